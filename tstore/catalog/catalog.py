@@ -1,0 +1,125 @@
+"""Reading committed runs, and committing one."""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from tstore.catalog import keys
+from tstore.catalog.parquet import read_parts, to_bytes
+from tstore.catalog.runs import Part, RunMarker, read_markers
+from tstore.catalog.schema import SORT_KEYS, TABLES
+from tstore.errors import PlanInvariantError
+from tstore.objects import ObjectStore
+
+PART_ROWS = 256 * 1024
+"""Rows per part: some tens of MB even with sketches packed, hence one put each."""
+
+CURRENT_FILES = """
+CREATE VIEW current_files AS
+SELECT * FROM files QUALIFY run = max(run) OVER (PARTITION BY repo, revision)
+"""
+"""A run that touches a revision lists all of its files, so the newest such run counts."""
+
+CURRENT_BLOBS = """
+CREATE VIEW current_blobs AS
+SELECT * FROM blobs
+QUALIFY row_number() OVER (PARTITION BY tensor_id ORDER BY run DESC, pack, "offset") = 1
+"""
+"""A tensor may have been encoded again by a later run, which then counts."""
+
+
+class Catalog:
+    """The runs that were committed when it was opened; later commits do not change it.
+
+    Parameters
+    ----------
+    objects : ObjectStore
+        The store.
+    until : str, optional
+        Ignore runs after this one.
+
+    Attributes
+    ----------
+    runs : tuple of RunMarker
+        Oldest first.
+    """
+
+    def __init__(self, objects: ObjectStore, *, until: str | None = None) -> None:
+        self.objects = objects
+        self.runs = tuple(r for r in read_markers(objects) if until is None or r.run_id <= until)
+
+    def parts(self, table: str) -> list[Part]:
+        """Committed parts of a table, oldest run first."""
+        return [part for run in self.runs for part in run.tables.get(table, ())]
+
+    def dataset(self, table: str) -> ds.Dataset:
+        """Committed rows of a table, with the column ``run``."""
+        return read_parts(self.objects, (part.key for part in self.parts(table)), TABLES[table])
+
+    def connect(self) -> duckdb.DuckDBPyConnection:
+        """An in-memory DuckDB with every table, ``current_files`` and ``current_blobs``.
+
+        It is the caller's to close.
+        """
+        connection = duckdb.connect()
+        for table in TABLES:
+            connection.register(table, self.dataset(table))
+        connection.execute(CURRENT_FILES)
+        connection.execute(CURRENT_BLOBS)
+        return connection
+
+
+def write_tables(
+    objects: ObjectStore, run_id: str, tables: dict[str, pa.Table]
+) -> dict[str, list[Part]]:
+    """Write the rows of a run, sorted; they stay invisible until `commit`.
+
+    Parts of an earlier try of the same run are replaced, and left-over ones removed.
+    """
+    written = {}
+    for name, table in tables.items():
+        if not table.schema.equals(TABLES[name]):
+            raise PlanInvariantError(
+                f"expected the columns of {name}: {TABLES[name].names}, found {table.schema.names}"
+            )
+        written[name] = _write_parts(objects, run_id, name, table)
+    kept = {part.key for parts in written.values() for part in parts}
+    for name in TABLES:
+        for info in list(objects.list(keys.table_run(name, run_id))):
+            if info.key not in kept:
+                objects.delete(info.key)
+    return written
+
+
+def _write_parts(objects: ObjectStore, run_id: str, name: str, table: pa.Table) -> list[Part]:
+    order = pc.sort_indices(_sortable(table), [(k, "ascending") for k in SORT_KEYS[name]])
+    parts = []
+    for number, start in enumerate(range(0, table.num_rows, PART_ROWS)):
+        rows = table.take(order.slice(start, PART_ROWS))
+        data = to_bytes(rows)
+        key = keys.part(name, run_id, number)
+        objects.put(key, [data])
+        parts.append(Part(key, rows.num_rows, len(data)))
+    return parts
+
+
+def _sortable(table: pa.Table) -> pa.Table:
+    """Lists as text, since Arrow does not sort lists."""
+    if "shape" not in table.column_names:
+        return table
+    text = pa.array([str(shape) for shape in table["shape"].to_pylist()], pa.string())
+    return table.set_column(table.column_names.index("shape"), "shape", text)
+
+
+def commit(objects: ObjectStore, marker: RunMarker) -> None:
+    """Make a run visible. Create-only: of two jobs with one run id, one fails.
+
+    Raises
+    ------
+    ObjectExistsError
+        The run was committed before.
+    """
+    objects.put_new(keys.run_marker(marker.run_id), [marker.to_bytes()])

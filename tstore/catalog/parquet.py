@@ -1,0 +1,53 @@
+"""Arrow tables to and from Parquet objects; the one place that fixes the file options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from tstore.objects import ObjectStore
+
+ROW_GROUP_ROWS = 64 * 1024
+"""Small enough that row-group statistics prune a point look-up, large enough to scan fast."""
+
+RUN_FIELD = pa.field("run", pa.string())
+_SKETCH = "sketch.list.element"
+
+
+def to_bytes(table: pa.Table) -> pa.Buffer:
+    """One Parquet file, zstd-compressed, the same bytes for the same rows."""
+    sink = pa.BufferOutputStream()
+    # Sketch buckets are small integers around zero: bit-packed deltas take a third of plain
+    # int32, and every Parquet reader knows them.
+    encodings = {_SKETCH: "DELTA_BINARY_PACKED"} if "sketch" in table.column_names else None
+    columns = [name for name in table.column_names if name != "sketch"]
+    pq.write_table(
+        table,
+        sink,
+        compression="zstd",
+        row_group_size=ROW_GROUP_ROWS,
+        use_dictionary=columns,
+        column_encoding=encodings,
+    )
+    return sink.getvalue()
+
+
+def read_parts(objects: ObjectStore, keys: Iterable[str], schema: pa.Schema) -> ds.Dataset:
+    """A dataset over Parquet objects, empty if there are none.
+
+    A ``run=…`` folder in the keys gives the column ``run``.
+    """
+    schema = schema.append(RUN_FIELD)
+    keys = list(keys)
+    if not keys:
+        return ds.dataset(schema.empty_table())
+    return ds.dataset(
+        keys,
+        filesystem=objects.filesystem(),
+        format="parquet",
+        schema=schema,
+        partitioning=ds.partitioning(pa.schema([RUN_FIELD]), flavor="hive"),
+    )

@@ -1,0 +1,85 @@
+"""Commit markers: one JSON object per run, the only thing that makes its rows visible."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tstore.catalog import keys
+from tstore.catalog.schema import SCHEMA_VERSION
+from tstore.errors import StoreFormatError
+from tstore.objects import ObjectStore
+
+_TIME = "%Y%m%dT%H%M%S.%fZ"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One Parquet part that a run published."""
+
+    key: str
+    rows: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class RunMarker:
+    """What a committed run says of itself.
+
+    Attributes
+    ----------
+    run_id : str
+        Sorts by time; the value of the hive partition ``run``.
+    kind : str
+        ``ingest`` (later also ``replan``, ``gc``).
+    tool_version : str
+        Version of tstore that wrote it.
+    options : dict
+        What the job was asked to do.
+    counts : dict
+        Totals of the run, as the job prints them with ``--json``.
+    tables : dict of str to list of Part
+        Every part that belongs to the run.
+    """
+
+    run_id: str
+    kind: str
+    tool_version: str
+    options: dict[str, Any]
+    counts: dict[str, Any]
+    tables: dict[str, list[Part]]
+    schema_version: int = SCHEMA_VERSION
+    committed_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat())
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(asdict(self), indent=1, sort_keys=True).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, key: str) -> RunMarker:
+        """Parse a marker; `StoreFormatError` when a newer tstore wrote it."""
+        raw = json.loads(data)
+        if raw.get("schema_version") != SCHEMA_VERSION:
+            raise StoreFormatError(
+                f"expected catalog schema {SCHEMA_VERSION}, found {raw.get('schema_version')} "
+                f"in {key}; use the tstore version that wrote it ({raw.get('tool_version')})",
+                key=key,
+            )
+        tables = {name: [Part(**part) for part in parts] for name, parts in raw["tables"].items()}
+        return cls(**{**raw, "tables": tables})
+
+
+def new_run_id(last: str | None) -> str:
+    """A run id after `last`, also when the clock went backwards."""
+    now = datetime.now(UTC)
+    if last is not None:
+        after = datetime.strptime(last, _TIME).replace(tzinfo=UTC) + timedelta(microseconds=1)
+        now = max(now, after)
+    return now.strftime(_TIME)
+
+
+def read_markers(objects: ObjectStore) -> tuple[RunMarker, ...]:
+    """Markers of all committed runs, oldest first."""
+    infos = [info for info in objects.list(keys.RUNS) if info.key.endswith(".json")]
+    return tuple(RunMarker.from_bytes(objects.get(info.key), info.key) for info in infos)

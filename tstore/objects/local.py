@@ -1,0 +1,181 @@
+"""Object store on a local directory: temp file, fsync, then link or rename into place."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyarrow import fs
+
+from tstore.errors import (
+    InvalidKeyError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    RangeError,
+    UnsafePathError,
+)
+from tstore.ids import Buffer, check_relative_path, content_hash
+from tstore.objects.base import ObjectInfo
+
+_TEMP_PREFIX = ".tmp-"
+_LOCK_PREFIX = ".lock-"
+
+
+class LocalObjects:
+    """Objects as files below `root`; see `tstore.objects.base.ObjectStore`.
+
+    Parameters
+    ----------
+    root : str
+        Directory; made when the first object is written.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = Path(root).absolute()
+
+    @property
+    def uri(self) -> str:
+        return str(self._root)
+
+    def _path(self, key: str) -> Path:
+        try:
+            return self._root / check_relative_path(key)
+        except UnsafePathError as error:
+            raise InvalidKeyError(f"expected a relative key, found {key!r}", key=key) from error
+
+    def get(self, key: str) -> bytes:
+        with _missing_is_not_found(key):
+            return self._path(key).read_bytes()
+
+    def get_versioned(self, key: str) -> tuple[bytes, str]:
+        data = self.get(key)
+        return data, content_hash(data)
+
+    def get_range(self, key: str, start: int, stop: int) -> bytes:
+        with _missing_is_not_found(key), self._path(key).open("rb") as file:
+            nbytes = os.fstat(file.fileno()).st_size
+            if not 0 <= start <= stop <= nbytes:
+                raise RangeError(
+                    f"expected a range inside the {nbytes} bytes of {key}, "
+                    f"found [{start}, {stop}); the object may be truncated",
+                    key=key,
+                )
+            pieces = list(_pieces(file.fileno(), start, stop))
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def put(self, key: str, parts: Iterable[Buffer]) -> None:
+        path = self._path(key)
+        with _temp_file(path, parts) as temp:
+            temp.replace(path)
+
+    def put_new(self, key: str, parts: Iterable[Buffer]) -> None:
+        path = self._path(key)
+        if path.exists():  # spares the write; the link below decides
+            raise _taken(key)
+        with _temp_file(path, parts) as temp:
+            try:
+                os.link(temp, path)
+            except FileExistsError as error:
+                raise _taken(key) from error
+
+    def put_if_match(self, key: str, parts: Iterable[Buffer], version: str) -> str:
+        path = self._path(key)
+        with _missing_is_not_found(key), _locked(path):
+            found = content_hash(path.read_bytes())
+            if found != version:
+                raise PreconditionFailedError(
+                    f"expected version {version} of {key}, found {found}; read it again", key=key
+                )
+            with _temp_file(path, parts) as temp:
+                new_version = content_hash(temp.read_bytes())
+                temp.replace(path)
+            return new_version
+
+    def head(self, key: str) -> ObjectInfo:
+        path = self._path(key)
+        with _missing_is_not_found(key):
+            return ObjectInfo(key, path.stat().st_size)
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        folder, _, _ = prefix.rpartition("/")
+        top = self._root / folder
+        found = []
+        for parent, _, names in os.walk(top):
+            for name in names:
+                if name.startswith((_TEMP_PREFIX, _LOCK_PREFIX)):
+                    continue
+                path = Path(parent, name)
+                key = path.relative_to(self._root).as_posix()
+                if key.startswith(prefix):
+                    found.append((key, path))
+        for key, path in sorted(found):
+            try:
+                nbytes = path.stat().st_size
+            except FileNotFoundError:  # deleted since the walk
+                continue
+            yield ObjectInfo(key, nbytes)
+
+    def delete(self, key: str) -> None:
+        self._path(key).unlink(missing_ok=True)
+
+    def filesystem(self) -> fs.FileSystem:
+        return fs.SubTreeFileSystem(str(self._root), fs.LocalFileSystem())
+
+
+def _taken(key: str) -> ObjectExistsError:
+    return ObjectExistsError(f"expected no object at {key}, found one", key=key)
+
+
+def _pieces(fd: int, start: int, stop: int) -> Iterator[bytes]:
+    while start < stop:  # one call reads at most 2 GiB on Linux
+        piece = os.pread(fd, min(stop - start, 1 << 30), start)
+        if not piece:
+            raise OSError(errno.EIO, "file shrank while it was read")
+        start += len(piece)
+        yield piece
+
+
+@contextmanager
+def _missing_is_not_found(key: str) -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        raise ObjectNotFoundError(f"expected an object at {key}, found none", key=key) from error
+
+
+@contextmanager
+def _temp_file(path: Path, parts: Iterable[Buffer]) -> Iterator[Path]:
+    """A synced sibling holding the parts; gone afterwards, the directory synced."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temp = path.parent / f"{_TEMP_PREFIX}{uuid.uuid4().hex}"
+    try:
+        with temp.open("xb") as file:
+            for part in parts:
+                file.write(part)  # type: ignore[arg-type]  # numpy arrays are buffers
+            file.flush()
+            os.fsync(file.fileno())
+        yield temp
+    finally:
+        temp.unlink(missing_ok=True)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Serialise compare-and-swap between processes; the kernel frees it when one dies."""
+    lock = os.open(path.parent / f"{_LOCK_PREFIX}{path.name}", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)

@@ -1,0 +1,95 @@
+"""Every tunable of tstore, with its default and the reason for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KIB = 1 << 10
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class SketchSettings:
+    """TensorSketch parameters; fixed when a store is created, since sketches must compare.
+
+    Attributes
+    ----------
+    depth, width : int
+        Rows and buckets per row (TStore, Table 2: 2 × 1024 int32 = 8 KB per tensor).
+    seed : int
+        Seed of the hash family.
+    min_nbytes : int
+        Smaller tensors get no sketch and are stored standalone: a delta could not save what the
+        sketch itself takes.
+    """
+
+    depth: int = 2
+    width: int = 1024
+    seed: int = 0x7573
+    min_nbytes: int = 4 * KIB
+
+
+@dataclass(frozen=True)
+class PlanSettings:
+    """How bases and deltas are chosen.
+
+    Attributes
+    ----------
+    delta_codec : str or None
+        Codec of deltas; None plans no deltas at all.
+    standalone_codec : str
+        Codec of bases and of tensors without a base.
+    opaque_codec : str
+        Codec of bytes that belong to no tensor.
+    min_gain : float
+        A delta is used only when its predicted stored/raw ratio is at least this much below the
+        standalone one: predictions err by about one point.
+    pairs_per_model : int
+        Pairs measured per (dtype, codec) to fit TensorPred, spread over the range of distances.
+    measure_nbytes : int
+        Bytes of a pair that are really encoded to measure its ratio (evenly spaced pieces).
+    """
+
+    delta_codec: str | None = "tensorx"
+    standalone_codec: str = "zipnn"
+    opaque_codec: str = "zstd"
+    min_gain: float = 0.02
+    pairs_per_model: int = 48
+    measure_nbytes: int = 4 * MIB
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    """How work is cut into tasks.
+
+    Attributes
+    ----------
+    scan_nbytes : int
+        Raw bytes per scan task; larger files are split by tensors, small ones batched.
+    encode_nbytes : int
+        Raw bytes per encode task, which is also the upper size of a pack's content
+        (a single larger tensor gets a pack of its own).
+    opaque_extent_nbytes : int
+        Opaque bytes are cut at this size, so that a huge unparsable file streams.
+    memory_factor : int
+        Memory a task declares, as a multiple of its largest tensor: source, base, blob and
+        the decoded copy that is compared.
+    base_memory_nbytes : int
+        What a worker takes before any data: interpreter, numba, pyarrow.
+    max_retries : int
+        Times a shard is tried again after its worker was lost. Wrong data is never retried.
+    """
+
+    scan_nbytes: int = 256 * MIB
+    encode_nbytes: int = 128 * MIB
+    opaque_extent_nbytes: int = 32 * MIB
+    memory_factor: int = 5
+    base_memory_nbytes: int = 300 * MIB
+    max_retries: int = 3
+
+
+LEASE_TTL_S = 60.0
+"""A writer that has not renewed its lease for this long is taken for dead."""
+LEASE_RENEW_S = 15.0
+"""Four renewals fit into one expiry, so that a slow object store does not cost the lease."""
