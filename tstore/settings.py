@@ -58,6 +58,13 @@ class PlanSettings:
     pairs_per_model: int = 48
     measure_nbytes: int = 4 * MIB
 
+    @classmethod
+    def for_codec(cls, codec: str, *, needs_base: bool) -> PlanSettings:
+        """Settings for the one codec a user names: for deltas, or for everything."""
+        if needs_base:
+            return cls(delta_codec=codec)
+        return cls(delta_codec=None, standalone_codec=codec)
+
 
 @dataclass(frozen=True)
 class TaskSettings:

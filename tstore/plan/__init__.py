@@ -1,0 +1,1 @@
+"""Deciding which tensors are stored whole and which against which base."""

@@ -1,0 +1,1 @@
+"""Predicting how well a tensor compresses against a base, from sketches alone."""

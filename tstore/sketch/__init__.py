@@ -1,0 +1,1 @@
+"""Fingerprints of tensors: bit-level sketches and byte statistics."""

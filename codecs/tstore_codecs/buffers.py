@@ -1,0 +1,56 @@
+"""Any buffer as a flat array of bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tstore_codecs.errors import UnsuitableBufferError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+ByteArray: TypeAlias = npt.NDArray[np.uint8]
+AnyBuffer: TypeAlias = "Buffer | npt.NDArray[Any]"  # NumPy declares itself one from Python 3.12
+
+
+def as_bytes(buffer: AnyBuffer) -> ByteArray:
+    """Return the bytes of `buffer` in C order as a read-only uint8 array (n,).
+
+    Copies only a buffer that is not contiguous.
+    """
+    view = _view(buffer)
+    if view.nbytes == 0:
+        flat = np.empty(0, np.uint8)
+    elif view.c_contiguous:
+        flat = np.frombuffer(view, np.uint8)
+    else:
+        flat = np.frombuffer(view.tobytes(), np.uint8)
+    # Read-only throughout: numba compiles a kernel once more for each kind of array.
+    flat.flags.writeable = False
+    return flat
+
+
+def as_output(buffer: AnyBuffer, nbytes: int) -> ByteArray:
+    """Return `buffer` as a writable uint8 array (nbytes,) over the same memory.
+
+    Raises
+    ------
+    UnsuitableBufferError
+        If it is read-only, not contiguous, or not exactly `nbytes` long.
+    """
+    view = _view(buffer)
+    if view.readonly or not view.c_contiguous or view.nbytes != nbytes:
+        raise UnsuitableBufferError(
+            f"expected out= to be a writable contiguous buffer of {nbytes} bytes; found "
+            f"{view.nbytes} bytes, readonly={view.readonly}, contiguous={view.c_contiguous}",
+            expected=nbytes,
+            found=view.nbytes,
+        )
+    return np.frombuffer(view, np.uint8) if nbytes else np.empty(0, np.uint8)
+
+
+def _view(buffer: AnyBuffer) -> memoryview:
+    return buffer.data if isinstance(buffer, np.ndarray) else memoryview(buffer)

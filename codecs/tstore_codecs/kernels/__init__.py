@@ -1,0 +1,1 @@
+"""Compiled loops over arrays: no allocation of results, no errors, no I/O."""

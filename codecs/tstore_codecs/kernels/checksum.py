@@ -1,0 +1,76 @@
+"""XXH64, seed 0, after the xxHash specification."""
+
+import numpy as np
+from numba import njit
+
+_P1 = np.uint64(0x9E3779B185EBCA87)
+_P2 = np.uint64(0xC2B2AE3D27D4EB4F)
+_P3 = np.uint64(0x165667B19E3779F9)
+_P4 = np.uint64(0x85EBCA77C2B2AE63)
+_P5 = np.uint64(0x27D4EB2F165667C5)
+
+
+@njit(nogil=True, cache=True)
+def _word(data, at, nbytes):  # type: ignore[no-untyped-def]
+    """Return `nbytes` bytes as a little-endian number; LLVM makes one unaligned load of it."""
+    word = np.uint64(0)
+    for k in range(nbytes):
+        word |= np.uint64(data[at + k]) << np.uint64(8 * k)
+    return word
+
+
+@njit(nogil=True, cache=True)
+def _rotl(x, bits):  # type: ignore[no-untyped-def]
+    return (x << np.uint64(bits)) | (x >> np.uint64(64 - bits))
+
+
+@njit(nogil=True, cache=True)
+def _round(state, word):  # type: ignore[no-untyped-def]
+    return _rotl(state + word * _P2, 31) * _P1
+
+
+@njit(nogil=True, cache=True)
+def _merge(digest, state):  # type: ignore[no-untyped-def]
+    return (digest ^ _round(np.uint64(0), state)) * _P1 + _P4
+
+
+@njit(nogil=True, cache=True)
+def xxh64(data):  # type: ignore[no-untyped-def]
+    """Return the XXH64 of `data`.
+
+    Parameters
+    ----------
+    data : uint8 (n,)
+        Contiguous, of any alignment.
+
+    Returns
+    -------
+    uint64
+    """
+    n = data.size
+    at = 0
+    if n >= 32:
+        a, b, c, d = _P1 + _P2, _P2, np.uint64(0), np.uint64(0) - _P1
+        while at + 32 <= n:
+            a = _round(a, _word(data, at, 8))
+            b = _round(b, _word(data, at + 8, 8))
+            c = _round(c, _word(data, at + 16, 8))
+            d = _round(d, _word(data, at + 24, 8))
+            at += 32
+        digest = _rotl(a, 1) + _rotl(b, 7) + _rotl(c, 12) + _rotl(d, 18)
+        digest = _merge(_merge(_merge(_merge(digest, a), b), c), d)
+    else:
+        digest = _P5
+    digest += np.uint64(n)
+    while at + 8 <= n:
+        digest = _rotl(digest ^ _round(np.uint64(0), _word(data, at, 8)), 27) * _P1 + _P4
+        at += 8
+    if at + 4 <= n:
+        digest = _rotl(digest ^ (_word(data, at, 4) * _P1), 23) * _P2 + _P3
+        at += 4
+    while at < n:
+        digest = _rotl(digest ^ (np.uint64(data[at]) * _P5), 11) * _P1
+        at += 1
+    digest = (digest ^ (digest >> np.uint64(33))) * _P2
+    digest = (digest ^ (digest >> np.uint64(29))) * _P3
+    return digest ^ (digest >> np.uint64(32))

@@ -1,0 +1,40 @@
+"""Every number that bounds what a writer produces or a reader allocates."""
+
+from typing import Final
+
+CHUNK_NBYTES: Final = 1 << 20
+"""Raw bytes a writer puts in one chunk: its planes fit a core's L2 cache, and the tables and
+lane states of a chunk (about 500 bytes) stay below 0.1 % of it."""
+
+MAX_CHUNK_NBYTES: Final = 1 << 20
+"""Largest chunk a reader accepts. It bounds scratch memory and the expansion of a blob."""
+
+CHUNK_ALIGNMENT: Final = 8
+"""Chunk sizes are multiples of the widest element, so only the last chunk has a partial one."""
+
+MIN_CHUNK_COST: Final = 5
+"""Least bytes a chunk takes in a blob: four in the chunk table and one of payload."""
+
+MAX_EXPANSION: Final = MAX_CHUNK_NBYTES // MIN_CHUNK_COST
+"""A blob of k bytes never makes a reader allocate more than ``k * MAX_EXPANSION`` bytes.
+Long constant tensors come near it: they are legitimate and cost 7 bytes and up per MiB."""
+
+SMALL_PLANE_NBYTES: Final = 1 << 14
+"""Up to this size zstd competes for a plane: below it, the 256 bytes of rANS lane states can
+outweigh what Huffman codes lose."""
+
+MIN_PLANE_GAIN: Final = 1 / 128
+"""Share of a plane that coding must save. Mantissa bytes save 0.4 % (BF16) at the price of half
+the speed of the whole codec."""
+
+MANY_ZEROS: Final = 0.90
+"""Share of zero bytes above which zstd competes for a plane (ZipNN, section IV-B)."""
+
+LONG_ZERO_RUN: Final = 0.03
+"""Zero run, as a share of the plane, from which zstd competes for it (ZipNN, section IV-B)."""
+
+PLANE_ZSTD_LEVEL: Final = 1
+"""Higher levels cost several times the time on byte planes and gain nothing."""
+
+OPAQUE_ZSTD_LEVEL: Final = 3
+"""zstd's own default: text and headers profit from longer matches."""

@@ -1,0 +1,26 @@
+"""``zstd``: for bytes of no known structure, such as headers, JSON and tokenizers."""
+
+from typing import Final
+
+from tstore_codecs import zframes
+from tstore_codecs.buffers import ByteArray
+from tstore_codecs.dtypes import Dtype
+from tstore_codecs.limits import OPAQUE_ZSTD_LEVEL
+
+
+class Zstd:
+    """One zstd frame per chunk."""
+
+    name: Final = "zstd"
+    wire_id: Final = 1
+    needs_base: Final = False
+
+    def encode_chunk(self, target: ByteArray, base: ByteArray, dtype: Dtype) -> bytes:
+        """Return `target` as a zstd frame."""
+        return zframes.compress(target, OPAQUE_ZSTD_LEVEL)
+
+    def decode_chunk(
+        self, payload: ByteArray, base: ByteArray, out: ByteArray, dtype: Dtype
+    ) -> None:
+        """Fill `out` from a zstd frame."""
+        out[:] = zframes.decompress(payload, out.size)

@@ -1,0 +1,85 @@
+"""Where blobs lie in packs, and reading them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tstore.catalog import keys
+from tstore.errors import BlobDamagedError, BlobMissingError, ObjectNotFoundError, RangeError
+from tstore.ids import content_hash, sha256
+from tstore.objects import ObjectStore
+
+
+@dataclass(frozen=True)
+class BlobLocation:
+    """One blob of a pack; the columns of the table ``blobs`` that reading needs.
+
+    Attributes
+    ----------
+    tensor_id : str
+        What it decodes to.
+    sha256 : str
+        SHA-256 of the decoded bytes, hex.
+    raw_nbytes : int
+        Decoded size.
+    pack, offset, nbytes
+        Bytes ``[offset, offset + nbytes)`` of the pack.
+    base_id : str or None
+        Tensor that decoding needs.
+    checksum : str
+        xxh3_128 of the encoded bytes, hex.
+    """
+
+    tensor_id: str
+    sha256: str
+    raw_nbytes: int
+    pack: str
+    offset: int
+    nbytes: int
+    base_id: str | None
+    checksum: str
+
+    def read(self, objects: ObjectStore) -> bytes:
+        """The encoded bytes.
+
+        Raises
+        ------
+        BlobMissingError
+            The pack is gone or too short.
+        BlobDamagedError
+            The bytes are not those that were written.
+        """
+        try:
+            data = objects.get_range(keys.pack(self.pack), self.offset, self.offset + self.nbytes)
+        except (ObjectNotFoundError, RangeError) as error:
+            raise BlobMissingError(
+                f"expected the blob of {self.tensor_id} in pack {self.pack}: {error}; "
+                "restore the pack from a backup, or ingest a repository that holds the tensor",
+                tensor_id=self.tensor_id,
+            ) from error
+        found = content_hash(data)
+        if found != self.checksum:
+            raise BlobDamagedError(
+                f"expected checksum {self.checksum} of the blob of {self.tensor_id} in pack "
+                f"{self.pack}, found {found}; restore the pack from a backup",
+                tensor_id=self.tensor_id,
+            )
+        return data
+
+    def check(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """`data` itself if it is what the blob was made from, else `BlobDamagedError`."""
+        found = sha256(data)
+        if found != self.sha256:
+            raise BlobDamagedError(
+                f"expected {self.tensor_id} to decode to SHA-256 {self.sha256}, found {found}; "
+                f"restore pack {self.pack} from a backup",
+                tensor_id=self.tensor_id,
+            )
+        return data
+
+
+BLOB_COLUMNS = ", ".join(f'"{name}"' for name in BlobLocation.__dataclass_fields__)
+"""Select list whose rows are the arguments of `BlobLocation`."""

@@ -1,0 +1,1 @@
+"""Command line: `tstore` and what the job scripts print."""

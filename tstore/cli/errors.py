@@ -1,0 +1,27 @@
+"""Errors at the border of a program: one line on stderr, exit code 2."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import tstore_codecs
+from rich.console import Console
+
+from tstore.errors import TStoreError
+
+
+@contextmanager
+def exit_on_error(console: Console) -> Iterator[None]:
+    """End the program with exit code 2 and one clear line when the block fails on purpose.
+
+    Operating system errors (a full disk, no permission) are told the same way; anything else is a
+    defect of tstore and keeps its traceback.
+    """
+    try:
+        yield
+    except (TStoreError, tstore_codecs.CodecError, OSError) as error:
+        line = " ".join(str(error).split())
+        console.print(f"error: {line}", style="red", highlight=False, markup=False, soft_wrap=True)
+        sys.exit(2)

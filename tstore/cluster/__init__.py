@@ -1,0 +1,1 @@
+"""Jobs on Ray: sessions, fan-out of shards, progress, and the pipelines that jobs/ run."""

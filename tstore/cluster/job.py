@@ -1,0 +1,106 @@
+"""What the steps of one ingest job share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import duckdb
+from rich.console import Console
+
+from tstore.catalog import Store
+from tstore.catalog.workspace import Workspace
+from tstore.cluster.environment import code_version
+from tstore.cluster.fanout import Shard, StageFunction, StageReport, fan_out
+from tstore.settings import PlanSettings, TaskSettings
+
+
+@dataclass(frozen=True)
+class IngestOptions:
+    """What to ingest, and how.
+
+    Attributes
+    ----------
+    hub, store : str
+        Locations.
+    include, exclude : tuple of str
+        Patterns; see `tstore.hub.snapshot.list_hub`.
+    dry_run : bool
+        Plan only; nothing is written to the store.
+    plan : PlanSettings
+    tasks : TaskSettings
+    wait_s : float
+        How long to wait for another writer.
+    """
+
+    hub: str
+    store: str
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    dry_run: bool = False
+    plan: PlanSettings = field(default_factory=PlanSettings)
+    tasks: TaskSettings = field(default_factory=TaskSettings)
+    wait_s: float = 3600.0
+
+    def intent(self, hub_root: str) -> dict[str, Any]:
+        """What makes two jobs the same, so that one may finish what the other began."""
+        return {
+            "kind": "ingest",
+            "hub": hub_root,
+            "include": list(self.include),
+            "exclude": list(self.exclude),
+            "plan": asdict(self.plan),
+            "tasks": asdict(self.tasks),
+            "code": code_version(),
+        }
+
+
+@dataclass
+class Job:
+    """A running ingest job.
+
+    Attributes
+    ----------
+    options : IngestOptions
+    store : Store
+    connection : DuckDBPyConnection
+        The committed catalog; the job registers its own rows beside it.
+    workspace : Workspace
+        Where tasks leave their rows.
+    console : Console
+        For progress.
+    stages : dict of str to StageReport
+        Filled as stages finish.
+    """
+
+    options: IngestOptions
+    store: Store
+    connection: duckdb.DuckDBPyConnection
+    workspace: Workspace
+    console: Console
+    stages: dict[str, StageReport] = field(default_factory=dict)
+
+    def fan_out(
+        self, stage: str, function: StageFunction, shards: Sequence[Shard], *args: Any
+    ) -> list[str]:
+        """Run a stage on the cluster, keep its report, return the keys of its shards."""
+        self.stages[stage] = fan_out(
+            stage,
+            function,
+            shards,
+            args,
+            self.workspace,
+            max_retries=self.options.tasks.max_retries,
+            console=self.console,
+        )
+        return [shard.key for shard in shards]
+
+    @contextmanager
+    def on_driver(self, stage: str) -> Iterator[None]:
+        """Time a stage that runs here."""
+        started = time.monotonic()
+        yield
+        self.stages[stage] = StageReport(seconds=time.monotonic() - started)

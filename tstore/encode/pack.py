@@ -1,0 +1,93 @@
+"""A pack: many blobs in one safetensors file (TStore, §4.1), named by its SHA-256.
+
+Each blob is an entry of dtype U8 under its tensor id; ``__metadata__`` holds, per tensor id, a
+JSON object of what a reader must know to decode it. Any safetensors reader opens a pack.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import tstore_codecs
+from tstore.ids import sha256
+
+
+@dataclass(frozen=True)
+class PackEntry:
+    """One blob to pack.
+
+    Attributes
+    ----------
+    tensor_id : str
+        Name of the entry.
+    blob : bytes
+        Encoded bytes.
+    codec : str
+        Codec that encoded it.
+    base_id : str or None
+        Tensor that decoding needs.
+    checksum : str
+        xxh3_128 of the blob, hex.
+    """
+
+    tensor_id: str
+    blob: bytes
+    codec: str
+    base_id: str | None
+    checksum: str
+
+    def flags(self) -> str:
+        """What the pack's metadata says of the blob; dtype and shape are in the tensor id."""
+        flags: dict[str, object] = {
+            "codec": self.codec,
+            "format": tstore_codecs.FORMAT_VERSION,
+            "checksum": self.checksum,
+        }
+        if self.base_id is not None:
+            flags["base"] = self.base_id
+        return json.dumps(flags, separators=(",", ":"))
+
+
+@dataclass(frozen=True)
+class Pack:
+    """A pack, ready to be written.
+
+    Attributes
+    ----------
+    pack_id : str
+        SHA-256 of the file.
+    parts : list of bytes
+        The file, in pieces.
+    offsets : list of int
+        First byte of each entry in the file.
+    """
+
+    pack_id: str
+    parts: list[bytes]
+    offsets: list[int]
+
+
+def build_pack(entries: Sequence[PackEntry]) -> Pack:
+    """Lay blobs one after the other behind a safetensors header."""
+    header: dict[str, object] = {
+        "__metadata__": {entry.tensor_id: entry.flags() for entry in entries}
+    }
+    position = 0
+    for entry in entries:
+        stop = position + len(entry.blob)
+        header[entry.tensor_id] = {
+            "dtype": "U8",
+            "shape": [len(entry.blob)],
+            "data_offsets": [position, stop],
+        }
+        position = stop
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    parts = [len(text).to_bytes(8, "little") + text, *(entry.blob for entry in entries)]
+    offsets, offset = [], len(parts[0])
+    for entry in entries:
+        offsets.append(offset)
+        offset += len(entry.blob)
+    return Pack(sha256(*parts), parts, offsets)
