@@ -72,18 +72,18 @@ HUB = (
                dtype="float32", training=Training("library", 500, 3e-3, 1)),
     Repository(EXPORT, BASE, "bf16 export of the f32 base", claim=BASE),
     Repository(DOCS, EXPORT, "fine-tune on docstrings, low learning rate",
-               training=Training("docstrings", 100, 3e-5, 2), claim=EXPORT),
+               training=Training("docstrings", 60, 1e-5, 2), claim=EXPORT),
     Repository("acme/pygpt-docs-hilr", EXPORT, "fine-tune on docstrings, high learning rate",
-               training=Training("docstrings", 80, 5e-4, 3)),
+               training=Training("docstrings", 60, 5e-4, 3)),
     Repository("acme/pygpt-tests-frozen", EXPORT,
                "fine-tune on unittest and doctest, embeddings and first layer frozen",
-               training=Training("testing", 80, 5e-5, 4, frozen=True), claim=EXPORT, card="list"),
+               training=Training("testing", 60, 2e-5, 4, frozen=True), claim=EXPORT, card="list"),
     Repository("acme/pygpt-docs-stage2", DOCS, "second fine-tune, on the language reference",
-               training=Training("reference", 60, 2e-5, 5), claim=BASE),
+               training=Training("reference", 60, 1e-5, 5), claim=BASE),
     Repository("zeta/pygpt-renamed", EXPORT, "fine-tune on network code, tensors renamed",
-               training=Training("network", 80, 1e-4, 6), card="plain", prefix="transformer."),
+               training=Training("network", 60, 3e-5, 6), card="plain", prefix="transformer."),
     Repository("zeta/pygpt-math-f32", BASE, "f32 fine-tune on the number modules, two shards",
-               dtype="float32", training=Training("numbers", 80, 5e-5, 7), claim=BASE,
+               dtype="float32", training=Training("numbers", 60, 2e-5, 7), claim=BASE,
                layout="sharded"),
     Repository("mirror/pygpt-bf16-reupload", EXPORT,
                "same tensors as the bf16 export, other header order and metadata",
@@ -171,8 +171,8 @@ class PyGPT(nn.Module):
         self.h = nn.ModuleList(Block() for _ in range(LAYERS))
         self.ln_f = nn.LayerNorm(WIDTH)
         for name, parameter in self.named_parameters():
-            if parameter.ndim == 2:
-                nn.init.normal_(parameter, std=0.02)
+            if parameter.ndim == 2:  # fan-in scale, so a fine-tuning step is small against an ULP
+                nn.init.normal_(parameter, std=parameter.shape[1] ** -0.5)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
 

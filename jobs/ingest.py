@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Take a model hub into a tstore store: scan, plan, encode, commit.
 
 Exit code 0: everything is in. 1: it is, but some files were rejected; they are listed. 2: nothing
@@ -12,15 +11,15 @@ import sys
 from dataclasses import asdict
 from typing import Annotated
 
-import tstore_codecs
 import typer
 from rich.console import Console
 
 from tstore.cli.errors import exit_on_error
-from tstore.cli.tables import print_ingest
+from tstore.cli.ingest_report import print_ingest
 from tstore.cluster.ingest import ingest
 from tstore.cluster.job import IngestOptions
 from tstore.settings import PlanSettings
+from tstore_codecs.registry import codec_by_name
 
 
 def main(
@@ -53,7 +52,7 @@ def main(
             include=tuple(include or ()),
             exclude=tuple(exclude or ()),
             dry_run=dry_run,
-            plan=PlanSettings.for_codec(codec, needs_base=tstore_codecs.needs_base(codec)),
+            plan=PlanSettings.for_codec(codec, needs_base=codec_by_name(codec).needs_base),
         )
         report = ingest(options, console)
     if as_json:
@@ -64,4 +63,6 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(main)
+    app()

@@ -19,9 +19,9 @@ MAX_EXPANSION: Final = MAX_CHUNK_NBYTES // MIN_CHUNK_COST
 """A blob of k bytes never makes a reader allocate more than ``k * MAX_EXPANSION`` bytes.
 Long constant tensors come near it: they are legitimate and cost 7 bytes and up per MiB."""
 
-SMALL_PLANE_NBYTES: Final = 1 << 14
-"""Up to this size zstd competes for a plane: below it, the 256 bytes of rANS lane states can
-outweigh what Huffman codes lose."""
+SMALL_PLANE_NBYTES: Final = 1 << 12
+"""Up to this size zstd competes for a plane: there, the 256 bytes of rANS lane states can
+outweigh what Huffman codes lose (exponents of BF16 weights: up to about 3 KiB)."""
 
 MIN_PLANE_GAIN: Final = 1 / 128
 """Share of a plane that coding must save. Mantissa bytes save 0.4 % (BF16) at the price of half

@@ -8,7 +8,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save
-from tstore_codecs.dtypes import DTYPES
 
 from tstore.errors import (
     DuplicateKeyError,
@@ -31,6 +30,7 @@ from tstore.hub.safetensors_header import (
     parse_header,
     read_entries,
 )
+from tstore_codecs.dtypes import DTYPES
 
 
 def tensor(dtype, shape, start, stop):
@@ -124,19 +124,18 @@ DTYPES_OF_NUMPY = ["bool", "u1", "i1", "u2", "i2", "f2", "u4", "i4", "f4", "u8",
         st.text(st.characters(exclude_categories=["Cs"]), max_size=8).filter(
             lambda name: name != "__metadata__"
         ),
-        st.tuples(
-            st.sampled_from(DTYPES_OF_NUMPY), st.lists(st.integers(0, 3), max_size=4)
-        ),
+        st.tuples(st.sampled_from(DTYPES_OF_NUMPY), st.lists(st.integers(0, 3), max_size=4)),
         max_size=6,
     ),
-    metadata=st.none() | st.dictionaries(st.text("ab\n\"é", max_size=4), st.text(max_size=4)),
+    metadata=st.none() | st.dictionaries(st.text('ab\n"é', max_size=4), st.text(max_size=4)),
     seed=st.integers(0, 2**32 - 1),
 )
 def test_what_the_reference_writer_wrote_is_found(tensors, metadata, seed):
     assume(tensors or metadata != {})  # for these two the reference writes no valid JSON
     rng = np.random.default_rng(seed)
     arrays = {
-        name: np.asarray(rng.integers(0, 2, shape), dtype) for name, (dtype, shape) in tensors.items()
+        name: np.asarray(rng.integers(0, 2, shape), dtype)
+        for name, (dtype, shape) in tensors.items()
     }
     content = save(arrays, metadata)
     stop = 8 + int.from_bytes(content[:8], "little")
@@ -169,7 +168,9 @@ def test_a_header_beyond_the_file(tmp_path):
 def test_a_header_above_the_limit_is_not_read(tmp_path):
     assert MAX_HEADER_NBYTES == 100_000_000
     content = (100_000_001).to_bytes(8, "little") + b"{}"
-    with pytest.raises(HeaderTooLargeError, match="at most 100000000 bytes, found length 100000001"):
+    with pytest.raises(
+        HeaderTooLargeError, match="at most 100000000 bytes, found length 100000001"
+    ):
         read(tmp_path, content)
     with pytest.raises(HeaderTruncatedError):
         read(tmp_path, (100_000_000).to_bytes(8, "little") + b"{}")
@@ -387,7 +388,11 @@ def test_trailing_bytes_are_a_hole():
 
 
 def test_messages_stay_short_whatever_the_header_holds():
-    for table in ({"n" * 10_000: 0}, {"w": list(range(10_000))}, {"w": tensor("D" * 9999, [], 0, 0)}):
+    for table in (
+        {"n" * 10_000: 0},
+        {"w": list(range(10_000))},
+        {"w": tensor("D" * 9999, [], 0, 0)},
+    ):
         with pytest.raises(LayoutError) as caught:
             parse(table, 0)
         assert len(str(caught.value)) < 600
@@ -436,5 +441,5 @@ def test_a_damaged_header_gives_entries_or_a_layout_error(tmp_path_factory, muta
 @pytest.mark.parametrize("nbytes", range(len(VALID)))
 def test_every_truncation_is_refused(nbytes):
     header = VALID[8 : 8 + int.from_bytes(VALID[:8], "little")]
-    with pytest.raises(LayoutError, match="incomplete download|to end at|at least"):
+    with pytest.raises(LayoutError, match=r"incomplete download|at least"):
         parse_header(header, nbytes)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tstore_codecs.errors import UnsupportedDtypeError
 
 from tstore.sketch import statistics
 from tstore.sketch.statistics import plane_entropies, standalone_ratio
+from tstore_codecs.errors import UnsupportedDtypeError
 
 WIDTHS = {"BF16": 2, "F16": 2, "F32": 4, "F64": 8, "F8_E4M3": 1}
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tstore.ids import content_hash
 from tstore.settings import SketchSettings
 from tstore.sketch import tensorsketch
 from tstore.sketch.kernels import accumulate
@@ -52,10 +53,8 @@ def test_hash_family_of_the_default_settings_is_pinned():
     """Stored sketches must stay comparable: this may only change with the store format."""
     sketch = build(bytes(range(256)) * 64, SketchSettings())
     assert sketch.shape == (2048,)
-    assert sketch[[0, 1, 1023, 1024, 2047]].tolist() == PINNED
-
-
-PINNED = [0, 0, 0, 0, 0]
+    assert sketch[[0, 1, 1023, 1024, 2047]].tolist() == [14, 14, 2, -4, 8]
+    assert content_hash(sketch.view(np.uint8)) == "9d8e93b6d03d4c1fd0df049e5f93100a"
 
 
 @settings(deadline=None)  # the first example may compile
@@ -152,7 +151,7 @@ def test_estimate_is_unbiased(change):
         a = build(tensor.view(np.uint8), sketching)
         b = build((tensor ^ difference).view(np.uint8), sketching)
         estimates.append(hamming(a[None], b[None], sketching.depth)[0, 0] / true)
-    assert 0.8 < min(estimates)
+    assert min(estimates) > 0.8
     assert max(estimates) < 1.2
     assert 0.95 < np.mean(estimates) < 1.05
 

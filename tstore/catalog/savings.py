@@ -18,27 +18,32 @@ WITH occurrence AS (
         FROM run_files
     )
 ),
-described AS (
-    SELECT o.repo, o.revision, o.nbytes, nth = 1 AND b.tensor_id IS NOT NULL AS first,
+joined AS (
+    SELECT o.*, nth = 1 AND b.tensor_id IS NOT NULL AS is_first,
            regexp_extract(o.tensor_id, ':([A-Z0-9_]+)\[', 1) AS dtype,
-           CASE WHEN NOT first THEN 'duplicate'
-                WHEN b.base_id IS NOT NULL THEN 'delta'
-                WHEN dtype = 'OPAQUE' THEN 'opaque'
-                WHEN o.tensor_id IN (SELECT base_id FROM run_blobs WHERE base_id IS NOT NULL)
-                    THEN 'base'
-                ELSE 'alone' END AS role,
-           CASE WHEN first THEN b.codec ELSE 'none' END AS codec,
-           b.nbytes AS stored, p.predicted_ratio * p.nbytes AS predicted
+           b.base_id, b.codec AS blob_codec, b.nbytes AS stored,
+           p.predicted_ratio * p.nbytes AS predicted
     FROM occurrence o
     LEFT JOIN run_blobs b USING (tensor_id)
     LEFT JOIN run_plans p USING (tensor_id)
+),
+described AS (
+    SELECT *,
+           CASE WHEN NOT is_first THEN 'duplicate'
+                WHEN base_id IS NOT NULL THEN 'delta'
+                WHEN dtype = 'OPAQUE' THEN 'opaque'
+                WHEN tensor_id IN (SELECT base_id FROM run_blobs WHERE base_id IS NOT NULL)
+                    THEN 'base'
+                ELSE 'alone' END AS role,
+           CASE WHEN is_first THEN blob_codec ELSE 'none' END AS codec
+    FROM joined
 )
 SELECT repo, revision, dtype, role, codec,
        count(*) AS n_extents,
        sum(nbytes) AS bytes_in,
-       sum(CASE WHEN first THEN nbytes ELSE 0 END) AS bytes_after_dedup,
-       sum(CASE WHEN first THEN round(predicted) ELSE 0 END) AS bytes_predicted,
-       sum(CASE WHEN first THEN stored ELSE 0 END) AS bytes_stored
+       sum(CASE WHEN is_first THEN nbytes ELSE 0 END) AS bytes_after_dedup,
+       sum(CASE WHEN is_first THEN round(predicted) ELSE 0 END) AS bytes_predicted,
+       sum(CASE WHEN is_first THEN stored ELSE 0 END) AS bytes_stored
 FROM described
 GROUP BY ALL
 """

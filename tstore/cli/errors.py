@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import tstore_codecs
 from rich.console import Console
 
+import tstore_codecs
 from tstore.errors import TStoreError
 
 

@@ -97,7 +97,7 @@ def encode_all(job: Job, plans: pa.Table, index: HubIndex) -> Encoded:
             for name, schema in (("blobs", BLOBS), ("failures", FAILURES))
         )
         index.bad.update(failures["source"].to_pylist())
-        encoded.bad_sources.append(failures.select(BAD_SOURCES.names))
+        encoded.bad_sources.append(failures.select(BAD_SOURCES.names).cast(BAD_SOURCES))
         encoded.blobs = _without_lost_bases(pa.concat_tables([encoded.blobs, blobs]), stored)
         done = set(encoded.blobs["tensor_id"].to_pylist())
         # Whatever is tried again is stored alone: its base may be what was lost.

@@ -125,7 +125,7 @@ def _completed(
     waiting = list(reversed(shards))
     running: dict[Any, Shard] = {}
     while waiting or running:
-        limit = _TASKS_PER_CPU * max(int(ray.cluster_resources().get("CPU", 1)), 1)
+        limit = _TASKS_PER_CPU * _cluster_cpus()
         while waiting and len(running) < limit:
             shard = waiting.pop()
             reference = task.options(
@@ -176,13 +176,19 @@ def _run_shard(
     return stats
 
 
+def _cluster_cpus() -> int:
+    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    return max(int(resources.get("CPU", 1)), 1)
+
+
 def _check_memory(stage: str, shards: Sequence[Shard]) -> None:
     """Ray would wait forever for a node that is large enough."""
     largest = max((shard.memory_nbytes for shard in shards), default=0)
-    nodes = [node["Resources"].get("memory", 0) for node in ray.nodes() if node["Alive"]]
-    if largest > max(nodes, default=0):
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    most = max((node["Resources"].get("memory", 0) for node in nodes if node["Alive"]), default=0)
+    if largest > most:
         raise StageFailedError(
             f"expected a node with {largest / 1e9:.1f} GB of memory for stage {stage}, found at "
-            f"most {max(nodes, default=0) / 1e9:.1f} GB; use a larger node",
+            f"most {most / 1e9:.1f} GB; use a larger node",
             stage=stage,
         )

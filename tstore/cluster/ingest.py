@@ -195,9 +195,7 @@ def _rejects(pending: Pending, accepted: Accepted) -> pa.Table:
     return pa.concat_tables([pending.rejects, accepted.rejects])
 
 
-def _counts(
-    pending: Pending, accepted: Accepted | None, planned: Planned | None
-) -> dict[str, int]:
+def _counts(pending: Pending, accepted: Accepted | None, planned: Planned | None) -> dict[str, int]:
     """Totals known before anything is stored; ``bytes_stored`` is then the prediction."""
     if accepted is None or planned is None:
         names = ("bytes_in", "bytes_after_dedup", "bytes_stored", "bytes_catalog", "files")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -51,9 +50,8 @@ def plan_all(job: Job, described: pa.Table, locate: Callable[[str], HubLocation]
     codec = job.options.plan.delta_codec
     pairs, predictors = PAIRS.empty_table(), {}
     if codec is not None:
-        known = job.connection.execute(
-            f"SELECT {', '.join(PAIRS.names)} FROM pairs WHERE codec = ?", [codec]
-        ).to_arrow_table().cast(PAIRS)
+        query = f"SELECT {', '.join(PAIRS.names)} FROM pairs WHERE codec = $codec"
+        known = job.connection.sql(query, params={"codec": codec}).to_arrow_table().cast(PAIRS)
         pairs = _measure(job, described, known, locate)
         with job.on_driver("fit"):
             predictors = _fit(described, pa.concat_tables([known, pairs]), codec)
@@ -78,7 +76,7 @@ def _measure(
         by_dtype.setdefault(group.dtype, []).append(group)
     chosen: list[Pair] = []
     for dtype, groups in sorted(by_dtype.items()):
-        missing = wanted - pc.sum(pc.equal(known["dtype"], dtype)).as_py() if known else wanted
+        missing = wanted - known.filter(pc.equal(known["dtype"], dtype)).num_rows
         if missing > 0:
             chosen += choose_pairs(groups, job.store.sketch.depth, missing)
     shards = plan_measurements(chosen, locate, job.options.plan, job.options.tasks)

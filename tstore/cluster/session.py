@@ -15,6 +15,7 @@ import ray
 from tstore.settings import MIB
 
 _OBJECT_STORE_NBYTES = 128 * MIB  # tasks exchange paths and counts, never tensors
+_AUTH_MODE, _AUTH_TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"
 _WORKER_ENVIRONMENT = {"NUMBA_NUM_THREADS": "1"}  # one task, one core
 
 
@@ -60,18 +61,20 @@ def _until_done() -> Iterator[None]:
 def _private_token() -> Iterator[None]:
     """A token of our own for the block, unless the user chose how to authenticate.
 
-    Ray would write one to the home directory, and that would change how every later ``ray start``
-    of this user behaves.
+    Ray turns token authentication on for a private cluster. Left alone it would write the token
+    to the home directory, where it changes how every later ``ray start`` of this user behaves.
     """
-    if "RAY_AUTH_MODE" in os.environ:
+    before = {name: os.environ.get(name) for name in (_AUTH_MODE, _AUTH_TOKEN_PATH)}
+    if any(value is not None for value in before.values()):
         yield
         return
     with tempfile.TemporaryDirectory(prefix="tstore-ray-") as folder:
         token = Path(folder, "token")
         token.write_text(secrets.token_hex(32))
         token.chmod(0o600)
-        os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(token))
+        os.environ[_AUTH_TOKEN_PATH] = str(token)
         try:
             yield
         finally:
-            del os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN_PATH"]
+            for name in before:  # Ray set the mode
+                os.environ.pop(name, None)

@@ -41,6 +41,11 @@ class Extent:
     start: int
     stop: int
 
+    @property
+    def nbytes(self) -> int:
+        """Raw bytes."""
+        return self.stop - self.start
+
 
 class Format(Protocol):
     """A kind of file that holds tensors."""

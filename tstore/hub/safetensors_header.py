@@ -182,33 +182,33 @@ def _check_metadata(metadata: object) -> None:
 
 
 def _parse_entry(name: str, fields: object, data_start: int) -> TensorEntry:
-    shown = _show(name)
     if not _is_unicode(name):
-        raise InvalidEntryError(f"expected a name without lone surrogates, found {shown}")
+        raise InvalidEntryError(f"expected a name without lone surrogates, found {_show(name)}")
     if not isinstance(fields, dict) or fields.keys() != _FIELDS:
         raise InvalidEntryError(
-            f"expected tensor {shown} with exactly {sorted(_FIELDS)}, found {_show(fields)}"
+            f"expected tensor {_show(name)} with exactly {sorted(_FIELDS)}, found {_show(fields)}"
         )
     dtype, shape = fields["dtype"], fields["shape"]
     if not isinstance(dtype, str):
-        raise InvalidEntryError(f"expected dtype of {shown} to be text, found {_show(dtype)}")
+        raise InvalidEntryError(f"expected dtype of {_show(name)} to be text, found {_show(dtype)}")
     if not _is_sizes(shape):
         raise InvalidEntryError(
-            f"expected shape of {shown} to be integers in [0, {MAX_INT}], found {_show(shape)}"
+            f"expected shape of {_show(name)} to be integers in [0, {MAX_INT}], "
+            f"found {_show(shape)}"
         )
     offsets = fields["data_offsets"]
     if not _is_sizes(offsets) or len(offsets) != 2:
         raise InvalidEntryError(
-            f"expected data_offsets of {shown} to be two integers in [0, {MAX_INT}], "
+            f"expected data_offsets of {_show(name)} to be two integers in [0, {MAX_INT}], "
             f"found {_show(offsets)}"
         )
     start, stop = offsets
     if start > stop:
-        raise OffsetRangeError(f"expected start <= stop of {shown}, found {offsets}")
-    expected = _nbytes(shown, dtype, shape)
+        raise OffsetRangeError(f"expected start <= stop of {_show(name)}, found {offsets}")
+    expected = _nbytes(name, dtype, shape)
     if stop - start != expected:
         raise SizeMismatchError(
-            f"expected {expected} bytes for {shown} ({dtype} {_show(shape)}), "
+            f"expected {expected} bytes for {_show(name)} ({dtype} {_show(shape)}), "
             f"found {stop - start} between its offsets"
         )
     return TensorEntry(name, dtype, tuple(shape), data_start + start, data_start + stop)
@@ -227,22 +227,24 @@ def _is_sizes(value: object) -> bool:
     return isinstance(value, list) and all(type(v) is int and 0 <= v <= MAX_INT for v in value)
 
 
-def _nbytes(shown: str, dtype: str, shape: list[int]) -> int:
-    """Bytes of a tensor; `shown` names it in errors."""
+def _nbytes(name: str, dtype: str, shape: list[int]) -> int:
+    """Bytes of a tensor; `name` is for the errors."""
     if dtype not in _BITS:
         raise UnknownDtypeError(
-            f"expected the dtype of {shown} among {sorted(_BITS)}, found {_show(dtype)}"
+            f"expected the dtype of {_show(name)} among {sorted(_BITS)}, found {_show(dtype)}"
         )
     n_bits = 0 if 0 in shape else _BITS[dtype]
     for dim in shape:
         n_bits *= dim
         if n_bits > 8 * MAX_INT:
             raise SizeMismatchError(
-                f"expected {shown} to have at most {MAX_INT} bytes, found shape {_show(shape)}"
+                f"expected {_show(name)} to have at most {MAX_INT} bytes, "
+                f"found shape {_show(shape)}"
             )
     if n_bits % 8:
         raise SizeMismatchError(
-            f"expected {shown} to fill whole bytes, found {n_bits} bits ({dtype} {_show(shape)})"
+            f"expected {_show(name)} to fill whole bytes, "
+            f"found {n_bits} bits ({dtype} {_show(shape)})"
         )
     return n_bits // 8
 
@@ -250,19 +252,19 @@ def _nbytes(shown: str, dtype: str, shape: list[int]) -> int:
 def _check_tiling(entries: list[TensorEntry], data_start: int, file_nbytes: int) -> None:
     at = data_start
     for entry in entries:
-        shown = _show(entry.name)
         if entry.stop > file_nbytes:
             raise OffsetRangeError(
-                f"expected {shown} to end within the file's {file_nbytes} bytes, "
+                f"expected {_show(entry.name)} to end within the file's {file_nbytes} bytes, "
                 f"found its end at {entry.stop}; incomplete download?"
             )
         if entry.start < at:
             raise OverlapError(
-                f"expected {shown} to start at {at}, found {entry.start}: it shares bytes"
+                f"expected {_show(entry.name)} to start at {at}, found {entry.start}: "
+                "it shares bytes with another"
             )
         if entry.start > at:
             raise HoleError(
-                f"expected {shown} to start at {at}, found {entry.start}: "
+                f"expected {_show(entry.name)} to start at {at}, found {entry.start}: "
                 "the bytes between belong to no tensor"
             )
         at = entry.stop

@@ -157,7 +157,7 @@ def _temp_file(path: Path, parts: Iterable[Buffer]) -> Iterator[Path]:
     try:
         with temp.open("xb") as file:
             for part in parts:
-                file.write(part)  # type: ignore[arg-type]  # numpy arrays are buffers
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
         yield temp

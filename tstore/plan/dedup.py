@@ -186,6 +186,8 @@ def _check_scanned(connection: duckdb.DuckDBPyConnection) -> None:
     missing = connection.sql(
         "SELECT source FROM occurrences WHERE source NOT IN"
         " (SELECT source FROM source_state WHERE sha256 IS NOT NULL OR NOT readable)"
-    ).fetchone()
-    if missing is not None:
-        raise PlanInvariantError(f"expected every file to be scanned, found none of {missing[0]}")
+    ).fetchall()
+    if missing:
+        raise PlanInvariantError(
+            f"expected rows of every file from the scan, found none of {missing[0][0]}"
+        )

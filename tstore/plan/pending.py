@@ -140,9 +140,7 @@ def _carry(
     return old_files.to_arrow_table().cast(FILES), old_tensors.to_arrow_table().cast(TENSORS)
 
 
-def _new_rejects(
-    connection: duckdb.DuckDBPyConnection, rejects: Iterable[Reject]
-) -> pa.Table:
+def _new_rejects(connection: duckdb.DuckDBPyConnection, rejects: Iterable[Reject]) -> pa.Table:
     known = set(connection.sql("SELECT repo, revision, path, reason FROM rejects").fetchall())
     rows = [
         {

@@ -55,10 +55,10 @@ def make_plan(
     columns = ("tensor_id", "dtype", "nbytes", "standalone_ratio")
     rows = []
     for row in unique.select(columns).to_pylist():
-        base = base_of.get(row["tensor_id"])
+        base_id = base_of.get(row["tensor_id"])
         row["predicted_ratio"] = ratio_of.get(row["tensor_id"], row["standalone_ratio"])
-        row["base_id"] = base
-        row["role"], row["codec"] = _role(row["dtype"], row["tensor_id"] in bases, base, settings)
+        row["base_id"] = base_id
+        row["role"], row["codec"] = _role(row["dtype"], row["tensor_id"] in bases, base_id, settings)
         rows.append(row)
     return pa.Table.from_pylist(rows, PLANS)
 

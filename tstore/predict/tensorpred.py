@@ -140,25 +140,24 @@ def fit(dtype: str, codec: str, p: NDArray[np.float64], ratio: NDArray[np.float6
     fallback = prior(dtype, codec)
     if p.size < MIN_PAIRS:
         return fallback
+    blank = replace(fallback, kind="fitted", p_max=float(p.max()))
     left_out = np.empty_like(ratio)
     for train, test in KFold(FOLDS, shuffle=True, random_state=0).split(p):
-        left_out[test] = _fit_all(dtype, codec, p[train], ratio[train]).ratio(p[test])
+        left_out[test] = _solve(blank, p[train], ratio[train]).ratio(p[test])
     report, prior_report = _compare(left_out, ratio), _compare(fallback.ratio(p), ratio)
     if prior_report.mae < report.mae:
         return replace(fallback, report=prior_report)
-    return replace(_fit_all(dtype, codec, p, ratio), report=report)
+    return replace(_solve(blank, p, ratio), report=report)
 
 
-def _fit_all(
-    dtype: str, codec: str, p: NDArray[np.float64], ratio: NDArray[np.float64]
-) -> TensorPred:
-    """Least squares on all given pairs, without a report."""
+def _solve(blank: TensorPred, p: NDArray[np.float64], ratio: NDArray[np.float64]) -> TensorPred:
+    """Return `blank` with the least-squares coefficients of the given pairs."""
     from sklearn.linear_model import LinearRegression
 
     model = LinearRegression().fit(_features(p), 1.0 - ratio)
     alpha, beta, gamma = map(float, model.coef_)
     epsilon = float(model.intercept_)
-    return TensorPred(dtype, codec, alpha, beta, gamma, epsilon, "fitted", float(p.max()), None)
+    return replace(blank, alpha=alpha, beta=beta, gamma=gamma, epsilon=epsilon)
 
 
 def _compare(predicted: NDArray[np.float64], measured: NDArray[np.float64]) -> FitReport:

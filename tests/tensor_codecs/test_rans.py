@@ -1,0 +1,221 @@
+"""The rANS stream: tables, edge cases, and decoders fed with anything."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tensor_codecs import reference
+from tensor_codecs.samples import weights
+
+from tstore_codecs import CorruptBlobError, entropy
+from tstore_codecs.kernels import freqs as tables
+from tstore_codecs.kernels import rans
+
+NO_LIMIT = 1 << 30
+
+counts_of_symbols = st.dictionaries(
+    st.integers(0, 255), st.integers(1, 1 << 20) | st.integers(1, 3), min_size=1, max_size=256
+)
+
+
+def dense(values: dict[int, int], dtype: type[np.generic]) -> npt.NDArray[Any]:
+    """Return `values` by symbol as an array (256,)."""
+    array = np.zeros(256, dtype)
+    for symbol, value in values.items():
+        array[symbol] = value
+    return array
+
+
+def normalised(counts: dict[int, int]) -> npt.NDArray[np.uint32]:
+    """Return the frequencies the kernel gives `counts`."""
+    freqs = np.full(256, 99, np.uint32)
+    tables.normalise(dense(counts, np.int64), freqs)
+    return freqs
+
+
+def encoded(symbols: bytes) -> bytes:
+    """Return the rANS stream of `symbols`."""
+    array = np.frombuffer(symbols, np.uint8)
+    stream = entropy.encode_symbols(array, entropy.histogram(array), NO_LIMIT)
+    assert stream is not None
+    return stream
+
+
+def decoded(stream: bytes, n: int) -> bytes:
+    """Return the n symbols of `stream`."""
+    out = np.empty(n, np.uint8)
+    entropy.decode_symbols(np.frombuffer(stream, np.uint8), out)
+    return out.tobytes()
+
+
+@settings(max_examples=100, deadline=None)
+@given(counts_of_symbols)
+def test_frequencies_sum_to_4096_and_cover_what_occurs(counts: dict[int, int]) -> None:
+    freqs = normalised(counts)
+    assert freqs.sum() == 4096
+    assert {s for s in range(256) if freqs[s]} == set(counts)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.dictionaries(st.integers(0, 255), st.integers(1, 10**6), min_size=2, max_size=40))
+def test_no_single_step_improves_the_frequencies(counts: dict[int, int]) -> None:
+    freqs = {s: int(f) for s, f in enumerate(normalised(counts)) if f}
+    gain = max(c * np.log2((freqs[s] + 1) / freqs[s]) for s, c in counts.items())
+    losses = [c * np.log2(freqs[s] / (freqs[s] - 1)) for s, c in counts.items() if freqs[s] > 1]
+    # 2 / (2f + 1) stands for log((f + 1) / f): 4 % off at worst, for f = 1.
+    assert not losses or gain <= min(losses) * 1.05
+
+
+@settings(max_examples=100, deadline=None)
+@given(counts_of_symbols)
+def test_estimated_size_is_the_cross_entropy(counts: dict[int, int]) -> None:
+    freqs = normalised(counts)
+    bits = sum(c * (12 - np.log2(float(freqs[s]))) for s, c in counts.items())
+    estimate = tables.coded_nbytes(dense(counts, np.int64), freqs)
+    assert bits / 8 - 1 <= estimate <= bits / 8 + sum(counts.values()) / 2048 + 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(counts_of_symbols)
+def test_tables_match_the_plain_ones(counts: dict[int, int]) -> None:
+    freqs = normalised(counts)
+    out = np.full(tables.MAX_TABLE_NBYTES, 255, np.uint8)
+    written = out[: tables.write_table(freqs, out)]
+    assert written.tobytes() == reference.write_table({s: int(freqs[s]) for s in counts})
+    back = np.empty(256, np.uint32)
+    assert tables.read_table(np.append(written, 7), back) == written.size
+    assert np.array_equal(back, freqs)
+    for end in range(written.size):
+        assert tables.read_table(written[:end], back) == tables.TABLE_ENDS_EARLY
+
+
+@pytest.mark.parametrize(
+    ("table", "code"),
+    [
+        (b"\x00\x01\xff\x1e", tables.TABLE_WRONG_SUM),
+        (b"\x00\x01\x80\x20", tables.TABLE_WRONG_SUM),
+        (b"\x00\x01\xff\xff", tables.TABLE_WRONG_SUM),
+        (b"\x00\x03\xff\x1f\x00", tables.TABLE_NOT_CANONICAL),
+        (b"\x01\x01\xff\x1f\x00", tables.TABLE_NOT_CANONICAL),
+        (b"\x01\x03\x85\x00\xf9\x1f", tables.TABLE_NOT_CANONICAL),
+        (b"\x00\x01\xff\x1f", 4),
+    ],
+)
+def test_tables_a_writer_never_writes(table: bytes, code: int) -> None:
+    assert tables.read_table(np.frombuffer(table, np.uint8), np.empty(256, np.uint32)) == code
+
+
+def streams_of_every_shape() -> Iterator[bytes]:
+    """Yield symbols: below, at and above the lanes; one symbol; two; all; skewed."""
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 63, 64, 65, 127, 128, 129, 1000):
+        yield bytes(n)
+        yield b"\xff" * n
+        yield rng.integers(0, 2, n, np.uint8).tobytes()
+        yield rng.integers(0, 256, n, np.uint8).tobytes()
+        yield rng.geometric(0.4, n).astype(np.uint8).tobytes()
+    yield bytes(range(256)) * 4
+    yield bytes(20000) + b"\x01"
+    yield weights("BF16", 6000).tobytes()
+
+
+def test_streams_match_the_plain_coder() -> None:
+    for symbols in streams_of_every_shape():
+        stream = encoded(symbols)
+        freqs, _ = reference.read_table(stream)
+        assert stream == reference.encode_rans(symbols, freqs)
+        assert reference.decode_rans(stream, len(symbols)) == symbols
+        assert decoded(stream, len(symbols)) == symbols
+
+
+def test_one_symbol_takes_no_words() -> None:
+    assert len(encoded(b"a" * 100_000)) == len(encoded(b"a"))
+
+
+def test_streams_come_near_the_entropy() -> None:
+    symbols = np.frombuffer(
+        np.random.default_rng(0).geometric(0.3, 100_000).astype(np.uint8), np.uint8
+    )
+    p = np.bincount(symbols) / symbols.size
+    entropy_nbytes = -symbols.size * np.sum(p[p > 0] * np.log2(p[p > 0])) / 8
+    assert len(encoded(symbols.tobytes())) < 1.001 * entropy_nbytes + entropy.STATES_NBYTES + 64
+
+
+def test_hopeless_symbols_are_refused_early() -> None:
+    symbols = np.random.default_rng(0).integers(0, 256, 10_000, np.uint8)
+    assert entropy.encode_symbols(symbols, entropy.histogram(symbols), 9000) is None
+
+
+STREAM = encoded(b"abracadabra" * 100)
+TABLE_NBYTES = reference.read_table(STREAM)[1]
+WORDS_AT = TABLE_NBYTES + entropy.STATES_NBYTES
+ONLY_ZEROS = encoded(bytes(5))
+
+
+@pytest.mark.parametrize(
+    ("stream", "n", "message"),
+    [
+        (STREAM[: TABLE_NBYTES - 1], 1100, "ends early"),
+        (STREAM[: WORDS_AT - 1], 1100, "256 bytes of states"),
+        (STREAM + b"\0", 1100, "even number"),
+        (STREAM[: TABLE_NBYTES + 2] + b"\0\0" + STREAM[TABLE_NBYTES + 4 :], 1100, "below 2"),
+        (STREAM[:WORDS_AT] + b"\0\0" + STREAM[WORDS_AT:], 1100, "words are left"),
+        (STREAM[:WORDS_AT] + STREAM[WORDS_AT + 2 :], 1100, "run out"),
+        (STREAM, 2000, "run out"),
+        (ONLY_ZEROS[:-1] + b"\x80", 5, "does not end"),
+    ],
+)
+def test_each_stream_check(stream: bytes, n: int, message: str) -> None:
+    with pytest.raises(CorruptBlobError, match=message):
+        decoded(stream, n)
+
+
+class Guarded:
+    """An array that fails on any index outside it; numpy would wrap negative ones."""
+
+    def __init__(self, array: npt.NDArray[Any]) -> None:
+        self.array = array
+        self.size = array.size
+
+    def __getitem__(self, index: int) -> Any:
+        assert 0 <= index < self.size
+        return self.array[index]
+
+    def __setitem__(self, index: int, value: Any) -> None:
+        assert 0 <= index < self.size
+        self.array[index] = value
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_decoding_anything_stays_inside_the_arrays(data: st.DataObject) -> None:
+    counts = data.draw(st.dictionaries(st.integers(0, 255), st.integers(1, 99), min_size=1))
+    slots = np.empty(tables.PROB_TOTAL, np.uint32)
+    tables.decode_slots(normalised(counts), slots)
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    states = rng.integers(1 << 16, 1 << data.draw(st.integers(17, 32)), rans.LANES, np.uint32)
+    words = rng.integers(0, 1 << 16, rans.LANES + data.draw(st.integers(0, 150)), np.uint16)
+    out = np.zeros(data.draw(st.integers(0, 300)), np.uint8)
+    guarded = [Guarded(array.copy()) for array in (words, slots, states, out)]
+    with np.errstate(over="ignore"):
+        plain = rans.decode_lanes.py_func(*guarded)  # type: ignore[no-untyped-call]
+    assert rans.decode_lanes(words, slots, states, out) == plain
+    assert np.array_equal(out, guarded[3].array)
+    assert np.array_equal(states, guarded[2].array)
+    assert states.min() >= 1 << 16
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=400), st.integers(0, 300))
+def test_any_bytes_decode_or_are_refused(tail: bytes, n: int) -> None:
+    for stream in (tail, STREAM[:TABLE_NBYTES] + tail, STREAM[:WORDS_AT] + tail):
+        try:
+            symbols = decoded(stream, n)
+        except CorruptBlobError:
+            continue
+        # An accepted stream is the one stream that these symbols have under its table.
+        assert reference.encode_rans(symbols, reference.read_table(stream)[0]) == stream
