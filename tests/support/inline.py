@@ -1,0 +1,64 @@
+"""The whole ingest pipeline in this process: the same code, with the fan-out replaced."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from rich.console import Console
+
+from tstore.catalog.workspace import Workspace
+from tstore.cluster.fanout import StageReport
+from tstore.cluster.ingest import IngestReport, ingest
+from tstore.cluster.job import IngestOptions
+
+BeforeShard = Callable[[str, int], None]
+
+
+def run_stage_inline(
+    stage: str,
+    function: Any,
+    shards: Sequence[Any],
+    args: tuple[Any, ...],
+    workspace: Workspace,
+    *,
+    before_shard: BeforeShard = lambda stage, number: None,
+    **_: Any,
+) -> StageReport:
+    """`tstore.cluster.fanout.fan_out` without Ray."""
+    done = workspace.finished(stage)
+    report = StageReport(shards=len(shards), shards_resumed=sum(s.key in done for s in shards))
+    for number, shard in enumerate(shards):
+        before_shard(stage, number)
+        if shard.key not in done:
+            workspace.write_shard(stage, shard.key, function(shard, *args), {})
+    return report
+
+
+def ingest_inline(
+    hub: Path,
+    store: Path,
+    *,
+    before_shard: BeforeShard = lambda stage, number: None,
+    **options: Any,
+) -> IngestReport:
+    """Ingest in this process; `before_shard` is called with the stage and the shard's number."""
+
+    def fan_out(*args: Any, **kwargs: Any) -> StageReport:
+        return run_stage_inline(*args, before_shard=before_shard, **kwargs)
+
+    @contextmanager
+    def patched() -> Any:
+        with (
+            mock.patch("tstore.cluster.job.fan_out", fan_out),
+            mock.patch("tstore.cluster.ingest.ray_session", nullcontext),
+        ):
+            yield
+
+    with patched():
+        console = Console(file=io.StringIO())
+        return ingest(IngestOptions(hub=str(hub), store=str(store), **options), console)
