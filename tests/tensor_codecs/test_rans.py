@@ -60,6 +60,15 @@ def test_frequencies_sum_to_4096_and_cover_what_occurs(counts: dict[int, int]) -
     assert {s for s in range(256) if freqs[s]} == set(counts)
 
 
+def test_ties_go_to_the_lower_symbol() -> None:
+    assert {s: int(f) for s, f in enumerate(normalised({3: 1, 9: 1, 5: 1})) if f} == {
+        3: 1366,
+        5: 1365,
+        9: 1365,
+    }
+    assert normalised(dict.fromkeys(range(200), 1)).tolist() == [21] * 96 + [20] * 104 + [0] * 56
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.integers(0, 255), st.integers(1, 10**6), min_size=2, max_size=40))
 def test_no_single_step_improves_the_frequencies(counts: dict[int, int]) -> None:

@@ -1,0 +1,33 @@
+# `make demo` and `make test` need Python >= 3.11 and pip, nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint clean
+.DELETE_ON_ERROR:
+
+$(VENV)/installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "expected Python 3.11 or newer, found $$($(PYTHON) --version 2>&1); set PYTHON=..." >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	touch $@
+
+# Exit code 1 of the ingest means that some files were rejected: the hub has a broken one on purpose.
+demo: $(VENV)/installed
+	rm -rf .demo
+	$(BIN)/python jobs/ingest.py --hub examples/hub --store .demo/store || test $$? -eq 1
+	$(BIN)/python examples/restore_all.py --store .demo/store --hub examples/hub --to .demo/restored
+	$(BIN)/python analytics/savings.py --store .demo/store
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/python -m pytest
+
+clean:
+	rm -rf $(VENV) .demo dist
