@@ -100,3 +100,5 @@ LEASE_TTL_S = 60.0
 """A writer that has not renewed its lease for this long is taken for dead."""
 LEASE_RENEW_S = 15.0
 """Four renewals fit into one expiry, so that a slow object store does not cost the lease."""
+ABANDONED_AFTER_S = 3600.0
+"""A half-written object this old has no living writer: a pack takes seconds."""

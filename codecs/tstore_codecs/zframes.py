@@ -21,16 +21,14 @@ def decompress(frame: ByteArray, nbytes: int) -> ByteArray:
         If `frame` is not exactly one zstd frame that holds `nbytes` bytes.
     """
     try:
-        # The library allocates whatever size the frame states, so that is compared first.
-        stated = zstandard.frame_content_size(frame.data)
-        if stated != nbytes:
+        # The library allocates whatever sizes the frame states, so they are compared first.
+        stated = zstandard.get_frame_parameters(frame.data)
+        if stated.content_size != nbytes or stated.window_size > MAX_CHUNK_NBYTES:
             raise CorruptBlobError(
-                f"expected a zstd frame of {nbytes} bytes; the frame states {stated}"
+                f"expected a zstd frame of {nbytes} bytes and a window up to {MAX_CHUNK_NBYTES}; "
+                f"it states {stated.content_size} and {stated.window_size}"
             )
-        reader = zstandard.ZstdDecompressor(max_window_size=MAX_CHUNK_NBYTES)
-        data = reader.decompress(frame.data, allow_extra_data=False)
+        data = zstandard.ZstdDecompressor().decompress(frame.data, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise CorruptBlobError(f"expected a valid zstd frame; found: {error}") from error
-    if len(data) != nbytes:
-        raise CorruptBlobError(f"expected {nbytes} bytes in a zstd frame; found {len(data)}")
     return as_bytes(data)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tensor_codecs.samples import ByteArray, weights
 
 import tstore_codecs as tc
+from tstore_codecs import zframes
 from tstore_codecs.frame import checksum
 from tstore_codecs.limits import MAX_CHUNK_NBYTES, MAX_EXPANSION
 from tstore_codecs.registry import CODECS
@@ -178,13 +179,38 @@ def test_each_plane_check(payload: bytes, message: str) -> None:
         tc.decode(chunk_blob("zipnn", "U8", payload, 100))
 
 
-def test_a_zstd_frame_of_another_size_is_refused_before_it_is_unpacked() -> None:
-    for nbytes in (99, 101, 1 << 30):
-        frame = zstandard.ZstdCompressor().compress(bytes(min(1000, nbytes)))
-        if nbytes == 1 << 30:  # state a gigabyte: 4-byte content size, flag value 2
-            frame = frame[:4] + b"\xa0" + struct.pack("<I", nbytes) + frame[7:]
-        with pytest.raises(tc.CorruptBlobError, match=f"states {nbytes}"):
-            tc.decode(chunk_blob("zstd", "U8", frame, 100))
+def zstd_frame_stating(nbytes: int, window_log: int) -> bytes:
+    """Return a zstd frame of 10,000 bytes whose header is changed to state other sizes."""
+    frame = zstandard.ZstdCompressor().compress(bytes(range(200)) * 50)
+    assert frame[4:7] == b"\x60" + struct.pack("<H", 10_000 - 256)
+    return frame[:4] + struct.pack("<BBI", 0x80, window_log - 10 << 3, nbytes) + frame[7:]
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "window_log", "message"),
+    [
+        (9_999, 17, "states 9999"),
+        (10_001, 17, "states 10001"),
+        (1 << 30, 17, "states 1073741824"),
+        (10_000, 21, "and 2097152"),
+        (10_000, 31, "and 2147483648"),
+    ],
+)
+def test_a_zstd_frame_of_other_sizes_is_refused_before_it_is_unpacked(
+    nbytes: int, window_log: int, message: str
+) -> None:
+    blob = chunk_blob("zstd", "U8", zstd_frame_stating(nbytes, window_log), 10_000)
+    with pytest.raises(tc.CorruptBlobError, match=message):
+        tc.decode(blob)
+    sound = chunk_blob("zstd", "U8", zstd_frame_stating(10_000, 20), 10_000)
+    with pytest.raises(tc.CorruptBlobError, match="decoded bytes"):  # its target checksum is 0
+        tc.decode(sound)
+
+
+def test_a_zstd_frame_that_skips_is_refused() -> None:
+    skippable = np.frombuffer(struct.pack("<II", 0x184D2A50, 100) + bytes(100), np.uint8)
+    with pytest.raises(tc.CorruptBlobError, match="valid zstd frame"):
+        zframes.decompress(skippable, 100)
 
 
 def test_bytes_after_a_zstd_frame_are_refused() -> None:

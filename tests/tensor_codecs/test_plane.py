@@ -23,13 +23,35 @@ def skewed(n: int) -> ByteArray:
 
 def scattered(n: int, share: float) -> ByteArray:
     """Return n random bytes, that share of them zero, in no order."""
-    return np.where(RNG.random(n) < share, 0, noise(n)).astype(np.uint8)
+    values = noise(n)
+    values[RNG.random(n) < share] = 0
+    return values
+
+
+def mantissas(n: int) -> ByteArray:
+    """Return n random bytes with one bit that is a little more often 0 than 1."""
+    values = noise(n)
+    values[RNG.random(n) < 0.25] &= 253
+    return values
+
+
+def with_zero_run(n: int, run: int) -> ByteArray:
+    """Return n random bytes that end in `run` zeros."""
+    values = noise(n)
+    values[n - run :] = 0
+    return values
 
 
 PLANES = {
     "noise": (noise(N), plane.RAW),
-    "near noise, like mantissas": (noise(N) & ~(2 * (RNG.random(N) < 0.2)), plane.RAW),
-    "noise with 5 % zeros in a row": (np.append(noise(95_000), np.zeros(5000)), plane.ZSTD),
+    "near noise": (mantissas(4 * N), plane.RAW),
+    "one value": (np.full(N, 7, np.uint8), plane.CONSTANT),
+    "one byte": (np.array([7], np.uint8), plane.CONSTANT),
+    "skewed": (skewed(N), plane.RANS),
+    "95 % zeros, scattered": (scattered(N, 0.95), plane.RANS),
+    "one row in twenty is not zero": (np.repeat(scattered(N // 500, 0.95), 500), plane.ZSTD),
+    "5 % zeros, scattered": (scattered(N, 0.05), plane.RANS),
+    "5 % zeros in a row": (with_zero_run(N, 5000), plane.ZSTD),
     "small": (skewed(1000), plane.ZSTD),
     "no longer small": (skewed(SMALL_PLANE_NBYTES + 1), plane.RANS),
     "two bytes": (np.array([1, 2], np.uint8), plane.RAW),
@@ -40,7 +62,6 @@ PLANES = {
 @pytest.mark.parametrize("name", PLANES)
 def test_mode(name: str) -> None:
     values, mode = PLANES[name]
-    values = values.astype(np.uint8)
     coded = plane.encode_plane(values)
     assert coded[0] == mode
     assert len(coded) <= values.size + 1

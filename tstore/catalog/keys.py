@@ -6,6 +6,8 @@ STORE = "store.json"
 WRITER_LEASE = "leases/writer.json"
 RUNS = "catalog/runs/"
 PACKS = "packs/"
+STAGING = "staging/"
+INTENT_NAME = "intent.json"
 
 
 def run_marker(run_id: str) -> str:
@@ -40,12 +42,12 @@ def tensorpred(dtype: str, codec: str) -> str:
 
 def staging(workspace: str) -> str:
     """Folder of the results that an unfinished run has so far."""
-    return f"staging/{workspace}/"
+    return f"{STAGING}{workspace}/"
 
 
 def intent(workspace: str) -> str:
     """What an unfinished run set out to do, and the run id that it will get."""
-    return f"{staging(workspace)}intent.json"
+    return f"{staging(workspace)}{INTENT_NAME}"
 
 
 def staged(workspace: str, stage: str, shard_key: str, name: str) -> str:

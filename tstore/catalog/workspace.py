@@ -95,28 +95,38 @@ def open_workspace(objects: ObjectStore, intent: dict[str, Any]) -> tuple[Worksp
     resumed : bool
         Whether it may hold results of an interrupted job.
     """
-    committed = [marker.run_id for marker in read_markers(objects)]
-    last = committed[-1] if committed else None
+    committed = {marker.run_id for marker in read_markers(objects)}
+    last = max(committed, default=None)
     key = shard_key(intent)
     try:
         run_id = json.loads(objects.get(keys.intent(key)))["run_id"]
     except ObjectNotFoundError:
         run_id = None
     resumed = run_id is not None
-    if run_id in committed:  # it died between its commit and its clean-up
-        Workspace(objects.uri, key, run_id).clear()
-        resumed = False
-    elif run_id is not None and (last is None or run_id > last):
-        return Workspace(objects.uri, key, run_id), True
-    elif run_id is not None:  # runs committed since must stay older than this one
-        remove_uncommitted(objects, run_id)
-    workspace = Workspace(objects.uri, key, new_run_id(last))
-    content = {"run_id": workspace.run_id, "intent": intent}
-    objects.put(keys.intent(key), [json.dumps(content, sort_keys=True).encode()])
-    return workspace, resumed
+    if run_id is None or (last is not None and run_id <= last):
+        if run_id is not None and run_id not in committed:
+            _remove_tables(objects, run_id)  # runs committed since must stay older than this one
+        run_id = new_run_id(last)
+        content = {"run_id": run_id, "intent": intent}
+        objects.put(keys.intent(key), [json.dumps(content, sort_keys=True).encode()])
+    return Workspace(objects.uri, key, run_id), resumed
 
 
-def remove_uncommitted(objects: ObjectStore, run_id: str) -> None:
+def clear_committed(objects: ObjectStore) -> None:
+    """Remove the workspaces of jobs that died between their commit and their clean-up.
+
+    Call it with the writer lease held.
+    """
+    committed = {marker.run_id for marker in read_markers(objects)}
+    for info in list(objects.list(keys.STAGING)):
+        key, _, name = info.key.removeprefix(keys.STAGING).partition("/")
+        if name == keys.INTENT_NAME:
+            run_id = json.loads(objects.get(info.key))["run_id"]
+            if run_id in committed:
+                Workspace(objects.uri, key, run_id).clear()
+
+
+def _remove_tables(objects: ObjectStore, run_id: str) -> None:
     """Remove the table parts of a run that never was committed."""
     for table in TABLES:
         for info in list(objects.list(keys.table_run(table, run_id))):

@@ -17,7 +17,7 @@ from tstore.catalog import RunMarker, Store, keys, lease
 from tstore.catalog.catalog import commit, write_tables
 from tstore.catalog.savings import summarise
 from tstore.catalog.store import open_or_create, open_store
-from tstore.catalog.workspace import Workspace, open_workspace
+from tstore.catalog.workspace import Workspace, clear_committed, open_workspace
 from tstore.cluster.encoding import Encoded, HubIndex, encode_all
 from tstore.cluster.fanout import StageReport, peak_memory_nbytes
 from tstore.cluster.job import IngestOptions, Job
@@ -28,7 +28,7 @@ from tstore.hub.snapshot import list_hub
 from tstore.ids import OPAQUE
 from tstore.plan.dedup import Accepted, accept, describe_unique
 from tstore.plan.pending import Pending, find_pending
-from tstore.settings import SketchSettings
+from tstore.settings import ABANDONED_AFTER_S, SketchSettings
 from tstore.sketch.scan import plan_scan, scan_shard
 
 
@@ -96,6 +96,8 @@ def _opened(
         wait_s=options.wait_s,
         on_wait=lambda line: console.print(line, highlight=False),
     ) as writer:
+        clear_committed(store.objects)
+        store.objects.remove_abandoned(ABANDONED_AFTER_S)
         yield store, writer
 
 

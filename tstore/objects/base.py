@@ -64,5 +64,8 @@ class ObjectStore(Protocol):
     def delete(self, key: str) -> None:
         """Remove; a missing key is fine, so that a retry is."""
 
+    def remove_abandoned(self, older_than_s: float) -> None:
+        """Remove what writers that died left behind, unless it is younger than this."""
+
     def filesystem(self) -> fs.FileSystem:
         """The same namespace for pyarrow's Parquet reader."""

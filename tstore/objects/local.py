@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pyarrow import fs
@@ -23,7 +24,7 @@ from tstore.errors import (
 from tstore.ids import Buffer, check_relative_path, content_hash
 from tstore.objects.base import ObjectInfo
 
-_TEMP_PREFIX = ".tmp-"
+_TEMP_FOLDER = ".tmp"
 _LOCK_PREFIX = ".lock-"
 
 
@@ -42,6 +43,24 @@ class LocalObjects:
     @property
     def uri(self) -> str:
         return str(self._root)
+
+    @contextmanager
+    def _temp_file(self, path: Path, parts: Iterable[Buffer]) -> Iterator[Path]:
+        """A synced file holding the parts, on the file system of `path`; gone afterwards."""
+        folder = self._root / _TEMP_FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temp = folder / uuid.uuid4().hex
+        try:
+            with temp.open("xb") as file:
+                for part in parts:
+                    file.write(part)
+                file.flush()
+                os.fsync(file.fileno())
+            yield temp
+        finally:
+            temp.unlink(missing_ok=True)
+        _sync_directory(path.parent)
 
     def _path(self, key: str) -> Path:
         try:
@@ -71,14 +90,14 @@ class LocalObjects:
 
     def put(self, key: str, parts: Iterable[Buffer]) -> None:
         path = self._path(key)
-        with _temp_file(path, parts) as temp:
+        with self._temp_file(path, parts) as temp:
             temp.replace(path)
 
     def put_new(self, key: str, parts: Iterable[Buffer]) -> None:
         path = self._path(key)
         if path.exists():  # spares the write; the link below decides
             raise _taken(key)
-        with _temp_file(path, parts) as temp:
+        with self._temp_file(path, parts) as temp:
             try:
                 os.link(temp, path)
             except FileExistsError as error:
@@ -92,7 +111,7 @@ class LocalObjects:
                 raise PreconditionFailedError(
                     f"expected version {version} of {key}, found {found}; read it again", key=key
                 )
-            with _temp_file(path, parts) as temp:
+            with self._temp_file(path, parts) as temp:
                 new_version = content_hash(temp.read_bytes())
                 temp.replace(path)
             return new_version
@@ -100,15 +119,22 @@ class LocalObjects:
     def head(self, key: str) -> ObjectInfo:
         path = self._path(key)
         with _missing_is_not_found(key):
+            if path.is_dir():
+                raise IsADirectoryError(path)
             return ObjectInfo(key, path.stat().st_size)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         folder, _, _ = prefix.rpartition("/")
-        top = self._root / folder
+        try:
+            top = self._path(folder) if folder else self._root
+        except InvalidKeyError:  # no key starts like this
+            return
         found = []
-        for parent, _, names in os.walk(top):
+        for parent, folders, names in os.walk(top):
+            if Path(parent) == self._root and _TEMP_FOLDER in folders:
+                folders.remove(_TEMP_FOLDER)
             for name in names:
-                if name.startswith((_TEMP_PREFIX, _LOCK_PREFIX)):
+                if name.startswith(_LOCK_PREFIX):
                     continue
                 path = Path(parent, name)
                 key = path.relative_to(self._root).as_posix()
@@ -122,7 +148,14 @@ class LocalObjects:
             yield ObjectInfo(key, nbytes)
 
     def delete(self, key: str) -> None:
-        self._path(key).unlink(missing_ok=True)
+        with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            self._path(key).unlink()
+
+    def remove_abandoned(self, older_than_s: float) -> None:
+        for temp in (self._root / _TEMP_FOLDER).glob("*"):
+            with suppress(FileNotFoundError):  # its writer lives and just finished
+                if time.time() - temp.stat().st_mtime > older_than_s:
+                    temp.unlink()
 
     def filesystem(self) -> fs.FileSystem:
         return fs.SubTreeFileSystem(str(self._root), fs.LocalFileSystem())
@@ -149,21 +182,9 @@ def _missing_is_not_found(key: str) -> Iterator[None]:
         raise ObjectNotFoundError(f"expected an object at {key}, found none", key=key) from error
 
 
-@contextmanager
-def _temp_file(path: Path, parts: Iterable[Buffer]) -> Iterator[Path]:
-    """A synced sibling holding the parts; gone afterwards, the directory synced."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temp = path.parent / f"{_TEMP_PREFIX}{uuid.uuid4().hex}"
-    try:
-        with temp.open("xb") as file:
-            for part in parts:
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        yield temp
-    finally:
-        temp.unlink(missing_ok=True)
-    directory = os.open(path.parent, os.O_RDONLY)
+def _sync_directory(path: Path) -> None:
+    """A new name is durable only once its directory is."""
+    directory = os.open(path, os.O_RDONLY)
     try:
         os.fsync(directory)
     finally:

@@ -1,0 +1,57 @@
+"""What tests do to stores: restore everything, read all rows, damage them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from tstore.catalog import Catalog, keys, open_store
+from tstore.catalog.catalog import commit, write_tables
+from tstore.catalog.schema import TABLES
+from tstore.objects import open_objects
+from tstore.restore.describe import list_repos
+from tstore.restore.files import restore_repo
+from tstore.restore.lookup import files_of
+
+Tables = dict[str, pa.Table]
+
+
+def restore_all(store: Path, destination: Path) -> Path:
+    """Every repository of a store, in folders of its name."""
+    opened = open_store(str(store))
+    for repo in list_repos(opened):
+        restore_repo(opened, repo.repo, destination / repo.repo)
+    return destination
+
+
+def committed_rows(store: Path) -> Tables:
+    """All committed rows of every table, without the run."""
+    catalog = Catalog(open_objects(str(store)))
+    return {
+        name: catalog.dataset(name).to_table(columns=schema.names).cast(schema)
+        for name, schema in TABLES.items()
+    }
+
+
+def rewrite_run(store: Path, edit: Callable[[Tables], Tables]) -> None:
+    """Replace the rows of a store's only run, as a broken or hostile writer could."""
+    objects = open_objects(str(store))
+    (run,) = Catalog(objects).runs
+    parts = write_tables(objects, run.run_id, edit(committed_rows(store)))
+    objects.delete(keys.run_marker(run.run_id))
+    commit(objects, replace(run, tables=parts))
+
+
+def stored_paths(store: Path) -> set[tuple[str, str]]:
+    """(repository, path) of every current file."""
+    with open_store(str(store)).catalog().connect() as connection:
+        return {(file.repo, file.path) for file in files_of(connection)}
+
+
+def pack_file(store: Path) -> Path:
+    """The only pack of a store."""
+    (pack,) = (store / "packs").rglob("*.safetensors")
+    return pack
