@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
 from support.hubs import write_small_hub
 
 # Compilation of a kernel inside an example is not slowness of the example.

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from support.hubs import file_hashes
 from support.inline import ingest_inline
-
 from tstore.catalog import open_store
 from tstore.restore.describe import list_repos
 from tstore.restore.files import restore_repo

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from support import small_tasks
 from support.hubs import file_hashes
 from support.ray_head import ray_head
-
 from tstore.catalog import open_store
 from tstore.catalog.schema import TABLES
 from tstore.restore.describe import list_repos

@@ -34,7 +34,7 @@ def test_every_bin_with_a_pair_gives_one_before_any_gives_two():
 
 def test_empty_bins_are_made_up_for():
     p = np.array([0.0, 0.01, 0.02, 0.99, 1.0])
-    assert spread_over_range(p, 4).tolist() == [0, 1, 2, 3]
+    assert spread_over_range(p, 4).tolist() == [1, 2, 3, 4]
 
 
 def test_equal_distances():

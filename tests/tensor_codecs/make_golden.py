@@ -7,9 +7,8 @@ codecs add files; a new format version adds a folder.
 from pathlib import Path
 from typing import NamedTuple
 
-from tensor_codecs.samples import weights
-
 import tstore_codecs as tc
+from tensor_codecs.samples import weights
 from tstore_codecs.registry import CODECS
 
 FOLDER = Path(__file__).parent / "golden"

@@ -9,10 +9,10 @@ import pytest
 import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tensor_codecs import reference
-from tensor_codecs.samples import ByteArray, awkward, weights
 
 import tstore_codecs as tc
+from tensor_codecs import reference
+from tensor_codecs.samples import ByteArray, awkward, weights
 from tstore_codecs.dtypes import DTYPES
 from tstore_codecs.registry import CODECS
 

@@ -7,9 +7,9 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tensor_codecs.samples import ByteArray, weights
 
 import tstore_codecs as tc
+from tensor_codecs.samples import ByteArray, weights
 from tstore_codecs import zframes
 from tstore_codecs.frame import checksum
 from tstore_codecs.limits import MAX_CHUNK_NBYTES, MAX_EXPANSION

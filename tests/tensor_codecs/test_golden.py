@@ -1,10 +1,10 @@
 """Blobs written once must stay readable for good."""
 
 import pytest
-from tensor_codecs import reference
-from tensor_codecs.make_golden import CASES, VERSION_FOLDER, Case, write_missing
 
 import tstore_codecs as tc
+from tensor_codecs import reference
+from tensor_codecs.make_golden import CASES, VERSION_FOLDER, Case, write_missing
 
 WITHOUT_ZSTD = {("stored", "BF16"), ("stored", "F32"), ("zipnn", "BF16"), ("tensorx", "BF16")}
 """Blobs whose bytes depend on this package alone, not on the release of the zstd library."""

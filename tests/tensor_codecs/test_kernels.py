@@ -5,9 +5,9 @@ import pytest
 import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tensor_codecs import reference
 from tensor_codecs.samples import weights
-
 from tstore_codecs.kernels.checksum import xxh64
 from tstore_codecs.kernels.freqs import histogram
 from tstore_codecs.kernels.planes import has_zero_run, merge_planes, split_planes

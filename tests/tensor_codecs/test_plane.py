@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from tensor_codecs.samples import ByteArray
 
+from tensor_codecs.samples import ByteArray
 from tstore_codecs import plane
 from tstore_codecs.limits import SMALL_PLANE_NBYTES
 

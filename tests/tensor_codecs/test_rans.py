@@ -8,9 +8,9 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tensor_codecs import reference
 from tensor_codecs.samples import weights
-
 from tstore_codecs import CorruptBlobError, entropy
 from tstore_codecs.kernels import freqs as tables
 from tstore_codecs.kernels import rans

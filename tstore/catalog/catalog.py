@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from tstore.catalog import keys
-from tstore.catalog.parquet import read_parts, to_bytes
+from tstore.catalog.parquet import damage, read_parts, to_bytes
 from tstore.catalog.runs import Part, RunMarker, read_markers
 from tstore.catalog.schema import SORT_KEYS, TABLES
-from tstore.errors import PlanInvariantError
+from tstore.errors import CatalogDamagedError, PlanInvariantError, RevisionNotFoundError
 from tstore.objects import ObjectStore
 
 PART_ROWS = 256 * 1024
@@ -45,11 +48,19 @@ class Catalog:
     ----------
     runs : tuple of RunMarker
         Oldest first.
+
+    Raises
+    ------
+    RevisionNotFoundError
+        There is no run `until`.
     """
 
     def __init__(self, objects: ObjectStore, *, until: str | None = None) -> None:
         self.objects = objects
-        self.runs = tuple(r for r in read_markers(objects) if until is None or r.run_id <= until)
+        runs = read_markers(objects)
+        if until is not None and until not in (run.run_id for run in runs):
+            raise RevisionNotFoundError(f"expected a committed run {until!r}, found none")
+        self.runs = tuple(run for run in runs if until is None or run.run_id <= until)
 
     def parts(self, table: str) -> list[Part]:
         """Committed parts of a table, oldest run first."""
@@ -59,17 +70,35 @@ class Catalog:
         """Committed rows of a table, with the column ``run``."""
         return read_parts(self.objects, (part.key for part in self.parts(table)), TABLES[table])
 
-    def connect(self) -> duckdb.DuckDBPyConnection:
+    @contextmanager
+    def connect(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """An in-memory DuckDB with every table, ``current_files`` and ``current_blobs``.
 
-        It is the caller's to close.
+        Raises
+        ------
+        CatalogDamagedError
+            A part is missing, or a query met one that cannot be read.
         """
-        connection = duckdb.connect()
-        for table in TABLES:
-            connection.register(table, self.dataset(table))
-        connection.execute(CURRENT_FILES)
-        connection.execute(CURRENT_BLOBS)
-        return connection
+        with duckdb.connect() as connection:
+            for table in TABLES:
+                connection.register(table, self.dataset(table))
+            connection.execute(CURRENT_FILES)
+            connection.execute(CURRENT_BLOBS)
+            try:
+                yield connection
+            except duckdb.Error as error:
+                self._check_parts(error)
+                raise
+
+    def _check_parts(self, error: duckdb.Error) -> None:
+        """Was it a damaged part that made a query fail?"""
+        for table, schema in TABLES.items():
+            for part in self.parts(table):
+                if (problem := damage(self.objects, part.key, schema)) is not None:
+                    raise CatalogDamagedError(
+                        f"expected to read {part.key}, found {problem}; restore it from a backup",
+                        key=part.key,
+                    ) from error
 
 
 def write_tables(
@@ -97,7 +126,8 @@ def write_tables(
 def _write_parts(objects: ObjectStore, run_id: str, name: str, table: pa.Table) -> list[Part]:
     order = pc.sort_indices(_sortable(table), [(k, "ascending") for k in SORT_KEYS[name]])
     parts = []
-    for number, start in enumerate(range(0, table.num_rows, PART_ROWS)):
+    # An empty table gets one empty part: plain `read_parquet` fails where it finds no file.
+    for number, start in enumerate(range(0, max(table.num_rows, 1), PART_ROWS)):
         rows = table.take(order.slice(start, PART_ROWS))
         data = to_bytes(rows)
         key = keys.part(name, run_id, number)

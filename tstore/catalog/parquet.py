@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from tstore.errors import CatalogDamagedError
 from tstore.objects import ObjectStore
 
 ROW_GROUP_ROWS = 64 * 1024
@@ -15,6 +16,10 @@ ROW_GROUP_ROWS = 64 * 1024
 
 RUN_FIELD = pa.field("run", pa.string())
 _SKETCH = "sketch.list.element"
+_FORMAT = ds.ParquetFileFormat(
+    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+)
+"""Without it a flipped bit may read as another path or size."""
 
 
 def to_bytes(table: pa.Table) -> pa.Buffer:
@@ -31,6 +36,7 @@ def to_bytes(table: pa.Table) -> pa.Buffer:
         row_group_size=ROW_GROUP_ROWS,
         use_dictionary=columns,
         column_encoding=encodings,
+        write_page_checksum=True,
     )
     return sink.getvalue()
 
@@ -39,15 +45,35 @@ def read_parts(objects: ObjectStore, keys: Iterable[str], schema: pa.Schema) -> 
     """A dataset over Parquet objects, empty if there are none.
 
     A ``run=…`` folder in the keys gives the column ``run``.
+
+    Raises
+    ------
+    CatalogDamagedError
+        An object is missing.
     """
     schema = schema.append(RUN_FIELD)
     keys = list(keys)
     if not keys:
         return ds.dataset(schema.empty_table())
-    return ds.dataset(
-        keys,
-        filesystem=objects.filesystem(),
-        format="parquet",
-        schema=schema,
-        partitioning=ds.partitioning(pa.schema([RUN_FIELD]), flavor="hive"),
-    )
+    try:
+        return ds.dataset(
+            keys,
+            filesystem=objects.filesystem(),
+            format=_FORMAT,
+            schema=schema,
+            partitioning=ds.partitioning(pa.schema([RUN_FIELD]), flavor="hive"),
+        )
+    except FileNotFoundError as error:
+        raise CatalogDamagedError(
+            f"expected the Parquet object {error}, found none; restore it from a backup"
+        ) from error
+
+
+def damage(objects: ObjectStore, key: str, schema: pa.Schema) -> str | None:
+    """Why a Parquet object cannot be read to its end, in one line; None when it can."""
+    try:
+        for _ in read_parts(objects, [key], schema).to_batches():
+            pass
+    except (CatalogDamagedError, pa.ArrowException, OSError) as error:
+        return " ".join(str(error).split())
+    return None

@@ -9,7 +9,7 @@ from typing import Any
 
 from tstore.catalog import keys
 from tstore.catalog.schema import SCHEMA_VERSION
-from tstore.errors import StoreFormatError
+from tstore.errors import CatalogDamagedError, StoreFormatError
 from tstore.objects import ObjectStore
 
 _TIME = "%Y%m%dT%H%M%S.%fZ"
@@ -58,16 +58,31 @@ class RunMarker:
 
     @classmethod
     def from_bytes(cls, data: bytes, key: str) -> RunMarker:
-        """Parse a marker; `StoreFormatError` when a newer tstore wrote it."""
-        raw = json.loads(data)
-        if raw.get("schema_version") != SCHEMA_VERSION:
-            raise StoreFormatError(
-                f"expected catalog schema {SCHEMA_VERSION}, found {raw.get('schema_version')} "
-                f"in {key}; use the tstore version that wrote it ({raw.get('tool_version')})",
+        """Parse a marker.
+
+        Raises
+        ------
+        StoreFormatError
+            Another version of tstore wrote it.
+        CatalogDamagedError
+            It is no marker.
+        """
+        try:
+            raw = json.loads(data)
+            if raw["schema_version"] != SCHEMA_VERSION:
+                raise StoreFormatError(
+                    f"expected catalog schema {SCHEMA_VERSION}, found {raw['schema_version']} "
+                    f"in {key}; use the tstore version that wrote it ({raw['tool_version']})",
+                    key=key,
+                )
+            tables = {name: [Part(**p) for p in parts] for name, parts in raw["tables"].items()}
+            return cls(**{**raw, "tables": tables})
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CatalogDamagedError(
+                f"expected the commit marker of a run in {key}, found {data[:80]!r}; "
+                "restore it from a backup",
                 key=key,
-            )
-        tables = {name: [Part(**part) for part in parts] for name, parts in raw["tables"].items()}
-        return cls(**{**raw, "tables": tables})
+            ) from error
 
 
 def new_run_id(last: str | None) -> str:

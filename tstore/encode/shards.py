@@ -10,6 +10,9 @@ from tstore.catalog.workspace import shard_key
 from tstore.hub.location import HubTensor
 from tstore.settings import TaskSettings
 
+MAX_ITEMS = 64 * 1024
+"""Items per shard: each takes some 400 bytes of the pack's header, which may have 100 MB."""
+
 
 @dataclass(frozen=True)
 class EncodeItem:
@@ -89,7 +92,7 @@ def _batches(items: Iterable[EncodeItem], limit: int) -> Iterable[list[EncodeIte
     batch: list[EncodeItem] = []
     nbytes = 0
     for item in items:
-        if batch and nbytes + item.nbytes > limit:
+        if batch and (nbytes + item.nbytes > limit or len(batch) == MAX_ITEMS):
             yield batch
             batch, nbytes = [], 0
         batch.append(item)

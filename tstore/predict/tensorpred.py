@@ -80,7 +80,7 @@ class TensorPred:
         """Ratios on the grid."""
         coefficients = np.array([self.alpha, self.beta, self.gamma])
         curve = 1.0 - (_features(_GRID) @ coefficients + self.epsilon)
-        unseen = self.p_max < _GRID
+        unseen = self.p_max + _GRID[1] <= _GRID  # the point just above p_max still serves it
         curve[unseen] = np.maximum(curve[unseen], _binary_entropy(_GRID[unseen]))
         return np.maximum.accumulate(np.clip(curve, 0.0, 1.0))
 

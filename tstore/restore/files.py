@@ -152,6 +152,12 @@ def _safe_path(destination: Path, relative: str) -> Path:
                 "remove it or choose another destination",
                 path=relative,
             )
+        if folder.exists() and not folder.is_dir():
+            raise DestinationConflictError(
+                f"expected a directory at {folder}, found a file; "
+                "remove it or choose another destination",
+                path=relative,
+            )
         folder.mkdir(exist_ok=True)
     return folder / parts[-1]
 

@@ -9,7 +9,12 @@ import duckdb
 import pyarrow as pa
 
 from tstore.catalog.blobs import BLOB_COLUMNS, BlobLocation
-from tstore.errors import BlobMissingError, RepoNotFoundError, RevisionNotFoundError
+from tstore.errors import (
+    BlobMissingError,
+    CatalogDamagedError,
+    RepoNotFoundError,
+    RevisionNotFoundError,
+)
 
 DEFAULT_REF = "main"
 
@@ -98,6 +103,8 @@ def blobs_for(
     ------
     BlobMissingError
         A needed tensor has no blob in any committed run.
+    CatalogDamagedError
+        A base is itself a delta.
     """
     needed = sorted({extent.tensor_id for file in files for extent in file.layout})
     found = _blobs(connection, needed)
@@ -109,6 +116,13 @@ def blobs_for(
                 f"expected a blob of {tensor_id} in the catalog, found none; "
                 "tstore verify lists what else is affected",
                 tensor_id=tensor_id,
+            )
+    for blob in found.values():
+        if blob.base_id is not None and found[blob.base_id].base_id is not None:
+            raise CatalogDamagedError(
+                f"expected the base {blob.base_id} of {blob.tensor_id} to be stored standalone, "
+                "found a delta; tstore verify lists what else is affected",
+                tensor_id=blob.tensor_id,
             )
     return found
 

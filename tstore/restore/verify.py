@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 
 import duckdb
 
 from tstore.catalog import Catalog, Store, keys
+from tstore.catalog.parquet import damage
+from tstore.catalog.schema import TABLES
 from tstore.errors import ObjectNotFoundError, TStoreError
 from tstore.objects import ObjectStore
 from tstore.restore.files import file_pieces
@@ -18,6 +20,8 @@ from tstore.restore.reader import TensorReader
 from tstore.settings import MIB
 
 _PIECE_NBYTES = 64 * MIB
+_NEEDED_TABLES = ("files", "blobs")
+"""What restoring reads."""
 
 
 @dataclass
@@ -44,17 +48,18 @@ def verify(
 ) -> VerifyReport:
     """Check every committed run.
 
-    Always: parts of the catalog and packs are there with their sizes, blobs lie inside their
-    packs, every extent of every file has a blob, bases are stored standalone, and the extents of
-    a file add up to its size. With `read_data` also: each pack has the SHA-256 that is its name,
-    and every file is decoded and compared with the SHA-256 of the ingested one.
+    Always: parts of the catalog and packs are there with their sizes, the tables that restoring
+    needs can be read, blobs lie inside their packs, every extent of every file has a blob, bases
+    are stored standalone, and the extents of a file add up to its size. With `read_data` also:
+    the other tables can be read, each pack has the SHA-256 that is its name, and every file is
+    decoded and compared with the SHA-256 of the ingested one.
     """
     report = VerifyReport()
     catalog = store.catalog()
     report.runs = len(catalog.runs)
-    missing = list(_missing_parts(catalog))
-    report.problems += missing
-    if missing:  # the tables cannot be read
+    damaged = list(_damaged_parts(catalog, TABLES if read_data else _NEEDED_TABLES))
+    report.problems += damaged
+    if damaged:  # the tables cannot be read
         return report
     with catalog.connect() as connection:
         files = files_of(connection)
@@ -70,12 +75,14 @@ def verify(
     return report
 
 
-def _missing_parts(catalog: Catalog) -> Iterator[str]:
-    for run in catalog.runs:
-        for part in (part for parts in run.tables.values() for part in parts):
+def _damaged_parts(catalog: Catalog, read: Collection[str]) -> Iterator[str]:
+    for table, schema in TABLES.items():
+        for part in catalog.parts(table):
             size = _size(catalog.objects, part.key)
             if size != part.nbytes:
                 yield f"{part.key}: expected {part.nbytes} bytes, found {_told(size)}"
+            elif table in read and (problem := damage(catalog.objects, part.key, schema)):
+                yield f"{part.key}: expected to read it, found {problem}"
 
 
 def _blob_problems(connection: duckdb.DuckDBPyConnection) -> Iterator[str]:

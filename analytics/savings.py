@@ -1,0 +1,112 @@
+"""Tell where the bytes of a store went: the reports of views.sql, as tables or as one JSON object."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import duckdb
+import typer
+from rich.console import Console
+
+from tstore.catalog import Store, open_store
+from tstore.cli.errors import exit_on_error
+from tstore.cli.tables import human, table
+from tstore.errors import CatalogDamagedError, StoreNotFoundError
+
+VIEWS = Path(__file__).with_name("views.sql")
+REPORTS = (
+    "savings_by_run",
+    "savings_total",
+    "savings_by_repository",
+    "savings_by_family",
+    "savings_by_dtype",
+    "savings_by_codec",
+    "savings_by_role",
+    "predicted_against_real",
+    "rejected",
+)
+HIDDEN = {"n_extents", "bytes_predicted", "revision", "message", "run_id"}
+"""Columns that only ``--json`` has: a terminal is narrow."""
+MAX_ROWS = 20
+"""Rows of a report on a terminal."""
+
+Row = dict[str, Any]
+
+
+def read_reports(store: Store) -> dict[str, list[Row]]:
+    """Rows of every report by name, each with its columns in order.
+
+    Raises
+    ------
+    StoreNotFoundError
+        Nothing was committed yet.
+    StoreFormatError
+        A newer tstore wrote a run.
+    CatalogDamagedError
+        A part of a committed run is gone or unreadable.
+    """
+    uri = store.objects.uri
+    if not store.catalog().runs:
+        raise StoreNotFoundError(
+            f"expected a committed run in the store at {uri}, found none; ingest a hub first",
+            uri=uri,
+        )
+    with duckdb.connect() as connection:
+        try:
+            connection.execute("SET VARIABLE store = ?", [uri])
+            connection.execute(VIEWS.read_text(encoding="utf-8"))
+            return {name: _rows(connection.table(name)) for name in REPORTS}
+        except duckdb.IOException as error:
+            raise CatalogDamagedError(
+                f"expected every part of the committed runs of {uri}, found: {error}; "
+                "tstore verify lists what is missing",
+                uri=uri,
+            ) from error
+
+
+def _rows(report: duckdb.DuckDBPyRelation) -> list[Row]:
+    return [dict(zip(report.columns, row, strict=True)) for row in report.fetchall()]
+
+
+def print_reports(reports: dict[str, list[Row]], console: Console) -> None:
+    """One table per report that has rows; long ones end after `MAX_ROWS`."""
+    for name, rows in reports.items():
+        if not rows:
+            continue
+        columns = [column for column in rows[0] if column not in HIDDEN]
+        cells = [[_cell(column, row[column]) for column in columns] for row in rows[:MAX_ROWS]]
+        titles = [column.removeprefix("bytes_").removeprefix("saved_").replace("_", " ") for column in columns]
+        console.print(table(name.replace("_", " "), titles, cells))
+        if len(rows) > MAX_ROWS:
+            console.print(f"and {len(rows) - MAX_ROWS} more, see --json", highlight=False)
+        console.print()
+
+
+def _cell(column: str, value: Any) -> str:
+    if column.startswith(("bytes_", "saved_")) or column == "nbytes":
+        return human(value)
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return "" if value is None else f"{value:,}" if type(value) is int else str(value)
+
+
+def main(
+    store: Annotated[str, typer.Option(help="Store directory.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Tell where the bytes of a store went. Exit code 2: the store cannot be read."""
+    with exit_on_error(Console(stderr=True)):
+        reports = read_reports(open_store(store))
+    if as_json:
+        print(json.dumps(reports))
+    else:
+        print_reports(reports, Console(width=None if sys.stdout.isatty() else 200))
+
+
+if __name__ == "__main__":
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(main)
+    app()
