@@ -46,7 +46,7 @@ def read_reports(store: Store) -> dict[str, list[Row]]:
     StoreFormatError
         A newer tstore wrote a run.
     CatalogDamagedError
-        A part of a committed run is gone or unreadable.
+        A part of a committed run is gone or damaged.
     """
     uri = store.objects.uri
     if not store.catalog().runs:
@@ -59,7 +59,7 @@ def read_reports(store: Store) -> dict[str, list[Row]]:
             connection.execute("SET VARIABLE store = ?", [uri])
             connection.execute(VIEWS.read_text(encoding="utf-8"))
             return {name: _rows(connection.table(name)) for name in REPORTS}
-        except duckdb.IOException as error:
+        except (duckdb.IOException, duckdb.InvalidInputException) as error:
             raise CatalogDamagedError(
                 f"expected every part of the committed runs of {uri}, found: {error}; "
                 "tstore verify lists what is missing",
@@ -78,7 +78,10 @@ def print_reports(reports: dict[str, list[Row]], console: Console) -> None:
             continue
         columns = [column for column in rows[0] if column not in HIDDEN]
         cells = [[_cell(column, row[column]) for column in columns] for row in rows[:MAX_ROWS]]
-        titles = [column.removeprefix("bytes_").removeprefix("saved_").replace("_", " ") for column in columns]
+        titles = [
+            column.removeprefix("bytes_").removeprefix("saved_").replace("_", " ")
+            for column in columns
+        ]
         console.print(table(name.replace("_", " "), titles, cells))
         if len(rows) > MAX_ROWS:
             console.print(f"and {len(rows) - MAX_ROWS} more, see --json", highlight=False)

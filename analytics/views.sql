@@ -9,7 +9,10 @@
 
 -- A store path may hold the characters of a glob pattern.
 SET VARIABLE store_root = regexp_replace(
-    coalesce(getvariable('store'), error('SET VARIABLE store = ''/path/to/store''; first')),
+    CAST(coalesce(
+        getvariable('store'),
+        error('expected SET VARIABLE store = ''/path/to/store'' first, found no such variable')
+    ) AS VARCHAR),
     '([*?\[])', '[\1]', 'g'
 );
 

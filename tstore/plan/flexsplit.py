@@ -111,19 +111,22 @@ def _promote(draft: Draft) -> bool:
     against = draft.predict_pairs(rows, candidates)
     current = draft.ratio[rows]
     own = np.searchsorted(rows, candidates)
+    saved = _savings(current, against)
     promoted = False
     while candidates.size:
-        loss = draft.group.standalone[candidates] - current[own]
-        gains = _savings(current, against) - loss
+        gains = saved - (draft.group.standalone[candidates] - current[own])
         best = int(gains.argmax())
         if gains[best] <= MIN_SAVING:
             break
         promoted = True
         moved = against[:, best] < current
         draft.join(rows[moved], draft.k + candidates[best], against[moved, best])
-        current[moved] = against[moved, best]
         draft.store_whole(candidates[best : best + 1])
+        moved[own[best]] = True
+        saved -= _savings(current[moved], against[moved])
+        current[moved] = against[moved, best]
         current[own[best]] = -np.inf  # it neither moves nor stands as a candidate again
+        saved += _savings(current[moved], against[moved])
     return promoted and candidates.size < rows.size
 
 

@@ -1,0 +1,185 @@
+"""The writer lease: one at a time, and no dead holder blocks the next one for long."""
+
+import json
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from unittest import mock
+
+import pytest
+from support.inline import ingest_inline
+
+from tstore.catalog import keys, lease, open_store
+from tstore.errors import LeaseHeldError, LeaseLostError
+from tstore.objects import open_objects
+from tstore.settings import LEASE_TTL_S
+
+
+def unexpected(line):
+    raise AssertionError(f"expected no wait, found: {line}")
+
+
+def hold(objects, purpose="test", *, wait_s=0.0, on_wait=unexpected):
+    return lease.hold(objects, purpose, wait_s=wait_s, on_wait=on_wait)
+
+
+def later(seconds):
+    """The wall clock, moved on."""
+    now = time.time() + seconds
+    return mock.patch.object(lease.time, "time", lambda: now)
+
+
+@pytest.fixture
+def objects(tmp_path):
+    return open_objects(str(tmp_path / "store"))
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch):
+    monkeypatch.setattr(lease, "_POLL_S", 0.0)
+
+
+def content(objects):
+    return json.loads(objects.get(keys.WRITER_LEASE))
+
+
+def test_one_after_the_other(objects):
+    for purpose in ("first", "second"):
+        with hold(objects, purpose) as held:
+            held.check()
+            assert content(objects)["purpose"] == purpose
+        assert content(objects)["expires_at"] == 0
+
+
+def test_a_check_renews(objects):
+    with hold(objects) as held:
+        first = content(objects)["expires_at"]
+        with later(30):
+            held.check()
+        assert content(objects)["expires_at"] >= first + 29
+        held.check()
+
+
+def test_the_lease_renews_itself(objects, monkeypatch):
+    renewed = mock.Mock(side_effect=lease.WriterLease.check, autospec=True)
+    monkeypatch.setattr(lease, "LEASE_RENEW_S", 0.0)
+    monkeypatch.setattr(lease.WriterLease, "check", lambda self: renewed(self))
+    with hold(objects):
+        deadline = time.monotonic() + 30
+        while renewed.call_count < 3 and time.monotonic() < deadline:
+            pass
+    assert renewed.call_count >= 3
+
+
+def test_a_held_lease_is_refused_with_the_name_of_its_holder(objects):
+    lines = []
+    with (
+        hold(objects, "ingest of /hub"),
+        pytest.raises(LeaseHeldError, match=r"held by ingest of /hub \(process \d+ on ") as refusal,
+        hold(objects, "other", on_wait=lines.append),
+    ):
+        pass
+    assert lines == [], "nothing to wait for"
+    assert content(objects)["host"] in str(refusal.value)
+
+
+def test_the_second_waits_until_the_first_is_done(objects):
+    lines = []
+    with ExitStack() as stack:
+        stack.enter_context(hold(objects, "ingest of /hub"))
+
+        def on_wait(line):
+            lines.append(line)
+            stack.close()  # the first finishes
+
+        with hold(objects, "second", wait_s=60, on_wait=on_wait) as held:
+            held.check()
+            assert content(objects)["purpose"] == "second"
+    assert len(lines) == 1
+    assert lines[0].startswith("waiting for ingest of /hub (process ")
+
+
+HOLD_FOREVER = """
+import sys
+from tstore.catalog import lease
+from tstore.objects import open_objects
+with lease.hold(open_objects(sys.argv[1]), "doomed", wait_s=0, on_wait=print):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_the_lease_of_a_killed_process_is_taken_over_at_once(objects):
+    command = [sys.executable, "-c", HOLD_FOREVER, objects.uri]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(LeaseHeldError, match=f"doomed .process {holder.pid} on"), hold(objects):
+            pass
+        holder.kill()
+        holder.wait()
+        assert content(objects)["expires_at"] > time.time(), "it has not expired"
+        with hold(objects, "heir") as held:
+            held.check()
+
+
+def test_a_killed_process_that_nobody_waited_for_is_dead_too(objects):
+    command = [sys.executable, "-c", HOLD_FOREVER, objects.uri]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as holder:
+        holder.stdout.readline()
+        holder.kill()
+        holder.stdout.read()  # to its end: the process is gone, but still in the process table
+        with hold(objects, wait_s=10, on_wait=lambda line: None):
+            pass
+
+
+@pytest.mark.parametrize("change", [{"machine": "elsewhere"}, {"pid": 2**30}], ids=str)
+def test_only_a_process_of_this_machine_can_be_known_dead(objects, change):
+    with hold(objects):
+        holder = {**content(objects), **change}
+    objects.put(keys.WRITER_LEASE, [json.dumps({**holder, "expires_at": time.time() + 9}).encode()])
+    if "pid" in change:
+        with hold(objects):
+            pass
+        return
+    with pytest.raises(LeaseHeldError), hold(objects):
+        pass
+
+
+def test_a_reused_process_id_is_not_the_holder(objects):
+    with hold(objects):
+        holder = {**content(objects), "started": "1", "expires_at": time.time() + 9}
+    objects.put(keys.WRITER_LEASE, [json.dumps(holder).encode()])
+    with hold(objects):
+        pass
+
+
+def test_an_expired_lease_is_taken_over_and_its_holder_notices(objects):
+    with hold(objects, "slow") as slow:
+        with later(LEASE_TTL_S - 5), pytest.raises(LeaseHeldError), hold(objects):
+            pass
+        with later(LEASE_TTL_S + 5), hold(objects, "fast") as fast:
+            fast.check()
+            for _ in range(2):
+                with pytest.raises(LeaseLostError, match="nothing was committed"):
+                    slow.check()
+            fast.check()
+            taken = objects.get(keys.WRITER_LEASE)
+    assert json.loads(taken)["purpose"] == "fast"
+    assert content(objects)["purpose"] == "fast", "a lost lease is not given back"
+
+
+def test_a_job_that_lost_its_lease_commits_nothing(small_hub, tmp_path):
+    store = tmp_path / "store"
+    objects = open_objects(str(store))
+
+    def steal(stage, number):
+        if stage == "encode":
+            objects.put(keys.WRITER_LEASE, [json.dumps({"purpose": "thief"}).encode()])
+
+    with pytest.raises(LeaseLostError):
+        ingest_inline(small_hub, store, before_shard=steal)
+    assert open_store(str(store)).catalog().runs == ()
+    assert content(objects) == {"purpose": "thief"}
