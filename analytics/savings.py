@@ -1,4 +1,4 @@
-"""Tell where the bytes of a store went: the reports of views.sql, as tables or as one JSON object."""
+"""Tell where the bytes of a store went: the reports of views.sql, as tables or as JSON."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 import time
 from contextlib import ExitStack
 from unittest import mock
@@ -62,14 +63,20 @@ def test_a_check_renews(objects):
 
 
 def test_the_lease_renews_itself(objects, monkeypatch):
-    renewed = mock.Mock(side_effect=lease.WriterLease.check, autospec=True)
+    check, third = lease.WriterLease.check, threading.Event()
+    expiries = []
+
+    def watched(self):
+        check(self)
+        expiries.append(content(objects)["expires_at"])
+        if len(expiries) == 3:
+            third.set()
+
     monkeypatch.setattr(lease, "LEASE_RENEW_S", 0.0)
-    monkeypatch.setattr(lease.WriterLease, "check", lambda self: renewed(self))
+    monkeypatch.setattr(lease.WriterLease, "check", watched)
     with hold(objects):
-        deadline = time.monotonic() + 30
-        while renewed.call_count < 3 and time.monotonic() < deadline:
-            pass
-    assert renewed.call_count >= 3
+        assert third.wait(30)
+    assert expiries[0] < expiries[1] < expiries[2]
 
 
 def test_a_held_lease_is_refused_with_the_name_of_its_holder(objects):

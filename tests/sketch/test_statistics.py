@@ -9,7 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tstore.sketch import statistics
-from tstore.sketch.statistics import plane_entropies, standalone_ratio
+from tstore.sketch.statistics import (
+    FRAME_NBYTES,
+    TABLE_NBYTES,
+    plane_entropies,
+    standalone_ratio,
+)
 from tstore_codecs.errors import UnsupportedDtypeError
 
 WIDTHS = {"BF16": 2, "F16": 2, "F32": 4, "F64": 8, "F8_E4M3": 1}
@@ -74,5 +79,8 @@ def test_sampled_entropy_is_close_to_the_whole():
 
 
 def test_standalone_ratio():
-    assert standalone_ratio(np.array([8.0, 2.0], np.float32)) == pytest.approx(0.625)
-    assert standalone_ratio(np.array([0.0], np.float32)) == 0.0
+    entropies = np.array([8.0, 2.0], np.float32)
+    assert standalone_ratio(entropies, 1 << 30) == pytest.approx(0.625, abs=1e-6)
+    assert standalone_ratio(entropies, 64) == pytest.approx((64 + FRAME_NBYTES) / 64)
+    small = (500 + 125 + TABLE_NBYTES + FRAME_NBYTES) / 1000
+    assert standalone_ratio(entropies, 1000) == pytest.approx(small)

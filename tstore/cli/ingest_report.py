@@ -27,7 +27,8 @@ def print_ingest(report: IngestReport, options: IngestOptions, console: Console)
             (verb, human(counts["bytes_stored"]), _ratio(counts, "stored", raw)),
             ("catalog", human(counts["bytes_catalog"]), _ratio(counts, "catalog", raw)),
         ]
-        console.print(table(_title(report, options), ("", "bytes", "of raw"), rows))
+        console.print(_title(report, options), highlight=False)
+        console.print(table(None, ("", "bytes", "of raw"), rows))
         console.print(_stage_table(report.stages))
         peak = max((m for s in report.stages.values() for m in s.worker_memory.values()), default=0)
         console.print(

@@ -16,7 +16,7 @@ def human(nbytes: float) -> str:
     return f"{nbytes:,.1f} TB"
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     """A plain table: first column left, the others right."""
     result = Table(
         title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0)

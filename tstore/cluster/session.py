@@ -16,7 +16,7 @@ from tstore.settings import MIB
 
 _OBJECT_STORE_NBYTES = 128 * MIB  # tasks exchange paths and counts, never tensors
 _AUTH_MODE, _AUTH_TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"
-_WORKER_ENVIRONMENT = {"NUMBA_NUM_THREADS": "1"}  # one task, one core
+_WORKER_ENVIRONMENT = {"NUMBA_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # one task, one core
 
 
 @contextmanager

@@ -77,7 +77,7 @@ SELECT * FROM extent WHERE source NOT IN (SELECT source FROM bad)
 
 _UNIQUE = """
 CREATE OR REPLACE TEMP TABLE new_unique AS
-SELECT row_number() OVER (ORDER BY min(first_ord), min("index"), tensor_id) AS arrival,
+SELECT row_number() OVER (ORDER BY min((first_ord, "index"))) AS arrival,
        tensor_id, any_value(dtype) AS dtype, any_value(nbytes) AS nbytes,
        any_value(sha256) AS sha256,
        list({'source': source, 'start': start} ORDER BY first_ord, "index") AS locations

@@ -200,7 +200,7 @@ def _extent_row(
     if extent.nbytes:
         entropies = plane_entropies(data, extent.dtype)
         row["plane_entropy"] = entropies.tolist()
-        row["standalone_ratio"] = standalone_ratio(entropies)
+        row["standalone_ratio"] = standalone_ratio(entropies, extent.nbytes)
         if extent.dtype != OPAQUE and extent.nbytes >= sketch.min_nbytes:
             row["sketch"] = build(data, sketch)
     return row

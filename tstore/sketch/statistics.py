@@ -10,6 +10,10 @@ from tstore.settings import KIB
 from tstore.sketch.kernels import plane_histograms
 from tstore_codecs.dtypes import dtype_by_name
 
+FRAME_NBYTES = 48
+"""What a blob takes besides its planes."""
+TABLE_NBYTES = 80
+"""What the code table of one plane takes, roughly."""
 SAMPLE_BLOCKS = 32
 SAMPLE_BLOCK_NBYTES = 4 * KIB
 """128 KiB are looked at: the entropy of 256 values from 64 Ki of them errs by 0.003 bits, and
@@ -66,17 +70,22 @@ def _entropy(counts: NDArray[np.int64]) -> NDArray[np.float64]:
     return entropy
 
 
-def standalone_ratio(entropies: NDArray[np.float32]) -> float:
+def standalone_ratio(entropies: NDArray[np.float32], nbytes: int) -> float:
     """Predicted stored/raw of a codec that codes each plane with order 0, or leaves it raw.
 
     Parameters
     ----------
     entropies : float32 (planes,)
         From `plane_entropies`.
+    nbytes : int
+        Size of the tensor, at least 1: tables and headers decide what a small one takes.
 
     Returns
     -------
     float
-        In [0, 1].
+        At least 0; above 1 where the frame weighs more than what is saved.
     """
-    return float(np.minimum(entropies / 8.0, 1.0).mean())
+    plane_nbytes = nbytes / entropies.size
+    coded = plane_nbytes * entropies.astype(np.float64) / 8 + TABLE_NBYTES
+    planes = np.minimum(coded, plane_nbytes).sum()
+    return float((planes + FRAME_NBYTES) / nbytes)

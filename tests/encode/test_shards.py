@@ -1,0 +1,114 @@
+"""Cutting a plan into shards."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tstore.catalog.blobs import BlobLocation
+from tstore.encode import shards as shards_module
+from tstore.encode.shards import EncodeItem, plan_shards
+from tstore.hub.location import HubLocation, HubTensor
+from tstore.hub.reader import SourceFile
+from tstore.settings import TaskSettings
+
+TASKS = TaskSettings(encode_nbytes=100)
+
+
+def tensor(name, nbytes=10):
+    source = SourceFile(f"/hub/{name}", nbytes, "tag")
+    return HubTensor(name, f"sha-{name}", HubLocation(source, 0, nbytes))
+
+
+def alone(name, nbytes=10):
+    return EncodeItem(tensor(name, nbytes), "BF16", "zipnn")
+
+
+def delta(name, base, nbytes=10):
+    return EncodeItem(tensor(name, nbytes), "BF16", "tensorx", tensor(base, nbytes))
+
+
+def stored(name):
+    return BlobLocation(name, f"sha-{name}", 10, "pack", 0, 5, None, "sum")
+
+
+def names(shards):
+    return [[item.target.tensor_id for item in shard.items] for shard in shards]
+
+
+def test_a_base_and_its_deltas_follow_one_another():
+    items = [delta("a1", "a"), alone("x"), alone("a"), delta("b1", "b"), delta("a2", "a")]
+    items += [alone("b"), alone("y")]
+    (shard,) = plan_shards(items, "zipnn", TASKS)
+    assert names([shard]) == [["a", "a1", "a2", "x", "b", "b1", "y"]]
+
+
+def test_deltas_of_a_stored_base_are_together_too():
+    items = [
+        EncodeItem(tensor(name), "BF16", "tensorx", stored(base))
+        for name, base in (("a1", "a"), ("b1", "b"), ("a2", "a"))
+    ]
+    assert names(plan_shards(items, "zipnn", TASKS)) == [["a1", "a2", "b1"]]
+
+
+sizes = st.lists(st.integers(1, 150), max_size=30)
+
+
+@given(sizes=sizes, cluster=st.integers(1, 4))
+def test_shards_hold_every_item_once_within_their_budget(sizes, cluster):
+    items = [
+        alone(f"t{n}", size) if n % cluster == 0 else delta(f"t{n}", f"t{n - n % cluster}", size)
+        for n, size in enumerate(sizes)
+    ]
+    shards = plan_shards(items, "zipnn", TASKS)
+    assert [name for group in names(shards) for name in group] == [f"t{n}" for n in range(len(items))]
+    for shard in shards:
+        assert shard.nbytes == sum(item.nbytes for item in shard.items)
+        assert shard.nbytes <= TASKS.encode_nbytes or len(shard.items) == 1
+        assert shard.memory_nbytes >= 4 * max(item.nbytes for item in shard.items)
+    assert shards == plan_shards(items, "zipnn", TASKS)
+    assert len({shard.key for shard in shards}) == len(shards)
+    for one, two in zip(shards, shards[1:], strict=False):
+        assert one.nbytes + two.items[0].nbytes > TASKS.encode_nbytes, "no shard ends early"
+
+
+def test_the_number_of_items_is_bounded_as_the_header_of_a_pack_is(monkeypatch):
+    monkeypatch.setattr(shards_module, "MAX_ITEMS", 3)
+    groups = names(plan_shards([alone(f"t{n}", 1) for n in range(8)], "zipnn", TASKS))
+    assert [len(group) for group in groups] == [3, 3, 2]
+
+
+def test_no_items_no_shards():
+    assert plan_shards([], "zipnn", TASKS) == []
+
+
+BASE = delta("a1", "a")
+LOCATION = BASE.target.location
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(BASE, codec="bitx"),
+        replace(BASE, base=None),
+        replace(BASE, base=tensor("b")),
+        replace(BASE, target=replace(BASE.target, tensor_id="a2")),
+        replace(
+            BASE,
+            target=replace(
+                BASE.target,
+                location=replace(LOCATION, source=replace(LOCATION.source, tag="newer")),
+            ),
+        ),
+    ],
+    ids=["codec", "no base", "base", "tensor", "source changed"],
+)
+def test_what_decides_the_result_decides_the_key(other):
+    (one,), (two,) = (plan_shards([item], "zipnn", TASKS) for item in (BASE, other))
+    assert one.key != two.key
+
+
+def test_the_standalone_codec_decides_the_key():
+    keys = {plan_shards([BASE], codec, TASKS)[0].key for codec in ("zipnn", "zstd")}
+    assert len(keys) == 2
