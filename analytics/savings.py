@@ -28,7 +28,7 @@ REPORTS = (
     "predicted_against_real",
     "rejected",
 )
-HIDDEN = {"n_extents", "bytes_predicted", "revision", "message", "run_id"}
+HIDDEN = {"n_extents", "bytes_predicted", "revision", "message"}
 """Columns that only ``--json`` has: a terminal is narrow."""
 MAX_ROWS = 20
 """Rows of a report on a terminal."""

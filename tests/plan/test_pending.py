@@ -5,7 +5,7 @@ import os
 import pytest
 from support.hubs import file_hashes, safetensors_bytes, write_small_hub
 from support.inline import ingest_inline
-from support.stores import restore_all, stored_paths
+from support.stores import restore_all
 
 from tstore.catalog import open_store
 from tstore.catalog.store import open_or_create
@@ -41,10 +41,11 @@ def hub_and_store(tmp_path):
     return hub, tmp_path / "store"
 
 
-def test_everything_is_pending_for_an_empty_store(small_hub, small_store, tmp_path):
+def test_everything_is_pending_for_an_empty_store(small_hub, tmp_path):
     open_or_create(str(tmp_path), SketchSettings())
     pending = pending_of(small_hub, tmp_path)
-    assert paths(pending.occurrences) == stored_paths(small_store)
+    found = {f"{repo}/{path}" for repo, path in paths(pending.occurrences)}
+    assert found == file_hashes(small_hub).keys()
     assert pending.carried_files.num_rows == pending.carried_tensors.num_rows == 0
     rows = pending.occurrences.to_pylist()
     assert [source.source for source, _ in pending.sources] == [row["source"] for row in rows]

@@ -45,10 +45,10 @@ def rewrite_run(store: Path, edit: Callable[[Tables], Tables]) -> None:
     commit(objects, replace(run, tables=parts))
 
 
-def stored_paths(store: Path) -> set[tuple[str, str]]:
-    """(repository, path) of every current file."""
+def stored_hashes(store: Path) -> dict[str, str]:
+    """SHA-256 of every current file by ``<repository>/<path>``, as the catalog tells it."""
     with open_store(str(store)).catalog().connect() as connection:
-        return {(file.repo, file.path) for file in files_of(connection)}
+        return {f"{file.repo}/{file.path}": file.sha256 for file in files_of(connection)}
 
 
 def pack_file(store: Path) -> Path:

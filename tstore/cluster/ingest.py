@@ -27,7 +27,7 @@ from tstore.errors import StoreNotFoundError
 from tstore.hub.snapshot import list_hub
 from tstore.ids import OPAQUE
 from tstore.plan.dedup import Accepted, accept, describe_unique
-from tstore.plan.pending import Pending, find_pending
+from tstore.plan.pending import Pending, carry_rejected, find_pending
 from tstore.settings import ABANDONED_AFTER_S, SketchSettings
 from tstore.sketch.scan import plan_scan, scan_shard
 
@@ -129,6 +129,7 @@ def _run(job: Job, pending: Pending, writer: lease.WriterLease | None) -> Ingest
     encoded = encode_all(job, planned.plans, index)
     with job.on_driver("commit"):
         accepted = accept(job.connection, pending.occurrences, encoded.bad_sources)
+        pending = carry_rejected(job.connection, pending, accepted.rejects)
         counts = _commit(job, pending, accepted, described, planned, encoded, writer)
     return _report(job.workspace.run_id, counts, job.stages, _rejects(pending, accepted))
 

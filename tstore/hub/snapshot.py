@@ -75,12 +75,30 @@ class Snapshot:
         Sorted names of each (repo, revision) in `files`.
     rejects : tuple[Reject, ...]
         Sorted by (repo, revision, path).
+    include, exclude : tuple[str, ...]
+        The patterns of `list_hub`.
     """
 
     root: str
     files: tuple[HubFile, ...]
     refs: dict[tuple[str, str], tuple[str, ...]]
     rejects: tuple[Reject, ...]
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+
+    def says_nothing_of(self, repo: str, revision: str, path: str) -> bool:
+        """Whether a file that is not in `files` may yet be in the hub as it was.
+
+        Either the patterns left it out, or it is, or lies below, what was rejected.
+        """
+        if not _selects(repo, path, self.include, self.exclude):
+            return True
+        return any(
+            reject.repo == repo
+            and reject.revision in (revision, "")
+            and (path == reject.path or path.startswith(f"{reject.path}/"))
+            for reject in self.rejects
+        )
 
 
 def list_hub(root: str, *, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> Snapshot:
@@ -134,7 +152,11 @@ def list_hub(root: str, *, include: Sequence[str] = (), exclude: Sequence[str] =
     rejects: list[Reject] = []
     for leaf in leaves:
         place = layout.place(leaf.path)
-        if place is None or not _is_selected(place, leaf.hides_tree, include, exclude):
+        if place is None:
+            continue
+        # What a directory that cannot be read holds is not known: no pattern may hide it.
+        wanted = () if leaf.hides_tree else include
+        if not _selects(place.repo, place.path, wanted, exclude):
             continue
         result = _list_leaf(leaf, place)
         if isinstance(result, HubFile):
@@ -145,7 +167,9 @@ def list_hub(root: str, *, include: Sequence[str] = (), exclude: Sequence[str] =
     _check_unique(files)
     refs, bad_refs = _list_refs(layout, leaves, {(file.repo, file.revision) for file in files})
     rejects = sorted(rejects + bad_refs, key=_key)
-    return Snapshot(_printable(real_top), tuple(files), refs, tuple(rejects))
+    return Snapshot(
+        _printable(real_top), tuple(files), refs, tuple(rejects), tuple(include), tuple(exclude)
+    )
 
 
 def _check_directory(root: str) -> None:
@@ -176,15 +200,13 @@ def _holds_cache(directory: str) -> bool:
     )
 
 
-def _is_selected(
-    place: Place, hides_tree: bool, include: Sequence[str], exclude: Sequence[str]
-) -> bool:
-    names = (place.repo, f"{place.repo}/{place.path}")
+def _selects(repo: str, path: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
+    names = (repo, f"{repo}/{path}")
 
     def matches(patterns: Iterable[str]) -> bool:
         return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
-    return (not include or hides_tree or matches(include)) and not matches(exclude)
+    return (not include or matches(include)) and not matches(exclude)
 
 
 def _list_leaf(leaf: Leaf, place: Place) -> HubFile | Reject:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import duckdb
 import pyarrow as pa
@@ -45,10 +45,15 @@ class Pending:
 
 
 _Revision = tuple[str, str]
+_Place = tuple[str, str, str, tuple[str, ...]]
+"""Repository, revision, path, refs."""
 
 
 def find_pending(snapshot: Snapshot, connection: duckdb.DuckDBPyConnection) -> Pending:
     """Compare a snapshot with the committed runs, by path and source tag.
+
+    Known files that the snapshot says nothing of, because of a pattern or because they cannot be
+    read now, stay in their revision as they were.
 
     Parameters
     ----------
@@ -62,20 +67,41 @@ def find_pending(snapshot: Snapshot, connection: duckdb.DuckDBPyConnection) -> P
     for file in snapshot.files:
         listed.setdefault((file.repo, file.revision), []).append(file)
     new: list[HubFile] = []
-    carried: list[HubFile] = []
+    carried: list[_Place] = []
     for revision, files in listed.items():
-        before, refs = known.get(revision, ({}, None))
-        if before == {f.path: f.source.tag for f in files} and refs == snapshot.refs[revision]:
+        before, old_refs = known.get(revision, ({}, None))
+        now = {file.path: file.source.tag for file in files}
+        unseen = [p for p in before if p not in now and snapshot.says_nothing_of(*revision, p)]
+        refs = snapshot.refs[revision]
+        if before == now | {path: before[path] for path in unseen} and old_refs == refs:
             continue
-        for file in files:
-            (carried if before.get(file.path) == file.source.tag else new).append(file)
-    files_rows, tensor_rows = _carry(connection, carried, snapshot)
+        new += [file for file in files if before.get(file.path) != file.source.tag]
+        kept = [*unseen, *(path for path, tag in now.items() if before.get(path) == tag)]
+        carried += [(*revision, path, refs) for path in kept]
+    files_rows, tensor_rows = _carry(connection, carried)
     return Pending(
         occurrences=_occurrences(new, snapshot),
         sources=_sources(new),
         carried_files=files_rows,
         carried_tensors=tensor_rows,
         rejects=_new_rejects(connection, snapshot.rejects),
+    )
+
+
+def carry_rejected(
+    connection: duckdb.DuckDBPyConnection, pending: Pending, rejects: pa.Table
+) -> Pending:
+    """`pending`, also carrying the committed state of files that could not be stored now."""
+    places: list[_Place] = []
+    bad = {(r["repo"], r["revision"], r["path"]) for r in rejects.to_pylist() if not r["stored"]}
+    for row in pending.occurrences.to_pylist():
+        if (row["repo"], row["revision"], row["path"]) in bad:
+            places.append((row["repo"], row["revision"], row["path"], tuple(row["refs"])))
+    files, tensors = _carry(connection, places)
+    return replace(
+        pending,
+        carried_files=pa.concat_tables([pending.carried_files, files]),
+        carried_tensors=pa.concat_tables([pending.carried_tensors, tensors]),
     )
 
 
@@ -119,12 +145,11 @@ def _sources(files: Iterable[HubFile]) -> list[tuple[SourceFile, str]]:
 
 
 def _carry(
-    connection: duckdb.DuckDBPyConnection, files: Iterable[HubFile], snapshot: Snapshot
+    connection: duckdb.DuckDBPyConnection, places: Iterable[_Place]
 ) -> tuple[pa.Table, pa.Table]:
-    """Committed rows of unchanged files, with the refs of now."""
+    """Committed rows of files, with the refs of now; files that are not known are left out."""
     names = ("repo", "revision", "path", "refs")
-    values = [(f.repo, f.revision, f.path, list(snapshot.refs[f.repo, f.revision])) for f in files]
-    rows = [dict(zip(names, row, strict=True)) for row in values]
+    rows = [dict(zip(names, place, strict=True)) for place in places]
     keys = pa.Table.from_pylist(rows, pa.schema([FILES.field(name) for name in names]))
     connection.register("carried", keys)
     old_files = connection.sql(

@@ -58,7 +58,9 @@ def make_plan(
         base_id = base_of.get(row["tensor_id"])
         row["predicted_ratio"] = ratio_of.get(row["tensor_id"], row["standalone_ratio"])
         row["base_id"] = base_id
-        row["role"], row["codec"] = _role(row["dtype"], row["tensor_id"] in bases, base_id, settings)
+        row["role"], row["codec"] = _role(
+            row["dtype"], row["tensor_id"] in bases, base_id, settings
+        )
         rows.append(row)
     return pa.Table.from_pylist(rows, PLANS)
 
