@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +53,10 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def ingested(hub: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+def ingested(hub: Path) -> tuple[Path, dict[str, Any]]:
     store = hub.parent / "store"
     counts, _ = job("--hub", hub, "--store", store, code=0)
-    yield store, counts
+    return store, counts
 
 
 def test_everything_comes_back_identical(

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _START_TIMEOUT_S = 90.0
@@ -57,10 +57,8 @@ def ray_head(num_cpus: int = 2) -> Iterator[dict[str, str]]:
             head.wait(20)
         finally:
             log.close()
-            try:
+            with suppress(ProcessLookupError):
                 os.killpg(head.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
             shutil.rmtree(folder, ignore_errors=True)
 
 
