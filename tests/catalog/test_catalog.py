@@ -202,9 +202,9 @@ def test_the_newest_run_of_a_revision_lists_its_files(objects):
 
 def test_the_newest_blob_of_a_tensor_counts(objects):
     add_run(objects, RUNS[0], blobs=[{"tensor_id": "t", "pack": "p1"}, {"tensor_id": "u"}])
-    add_run(objects, RUNS[1], blobs=[{"tensor_id": "t", "pack": "p0"}])
+    add_run(objects, RUNS[1], blobs=[{"tensor_id": "t", "pack": "p2"}])
     text = "SELECT pack FROM current_blobs WHERE tensor_id = 't'"
-    assert query(objects, text) == [("p0",)]
+    assert query(objects, text) == [("p2",)]
     assert query(objects, text, until=RUNS[0]) == [("p1",)]
     assert query(objects, "SELECT count(*) FROM current_blobs") == [(2,)]
 

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from unittest import mock
 
 import pytest
-from support.inline import ingest_inline
 
+from support.inline import ingest_inline
 from tstore.catalog import keys, lease, open_store
 from tstore.errors import LeaseHeldError, LeaseLostError
 from tstore.objects import open_objects
@@ -28,7 +28,7 @@ def hold(objects, purpose="test", *, wait_s=0.0, on_wait=unexpected):
 def later(seconds):
     """The wall clock, moved on."""
     now = time.time() + seconds
-    return mock.patch.object(lease.time, "time", lambda: now)
+    return mock.patch.object(lease.time, "time", return_value=now)
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """Savings rows add up to what was taken in and to what was stored."""
 
 import pyarrow.compute as pc
-from support.stores import committed_rows
 
+from support.stores import committed_rows
 from tstore.catalog.savings import summarise
 from tstore.catalog.schema import BLOBS, FILES, PLANS, SAVINGS
 

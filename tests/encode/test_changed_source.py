@@ -4,10 +4,10 @@ import os
 
 import numpy as np
 import pytest
+
 from support.hubs import bf16_weights, drifted, file_hashes, safetensors_bytes, write_small_hub
 from support.inline import ingest_inline
 from support.stores import restore_all, stored_hashes
-
 from tstore.catalog import open_store
 from tstore.restore.verify import verify
 from tstore.settings import KIB, TaskSettings
@@ -35,14 +35,15 @@ def restored(store, destination):
 
 CASES = {
     "a file with the bases, before anything": ("lab/base", WHOLE, 0, grow, True),
-    "replaced while shards were done": ("lab/base", SMALL, 1, swap, True),
     "when all of it had been read": ("lab/base", SMALL, 9, grow, False),
     "a file whose tensors others hold too": ("mirror/base-again", SMALL, 0, os.unlink, True),
-    "a file with deltas": ("lab/tuned", WHOLE, 0, grow, True),
+    "a file with deltas, replaced while others were read": ("lab/tuned", SMALL, 1, swap, True),
 }
 
 
-@pytest.mark.parametrize(("victim", "tasks", "at_shard", "change", "lost"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize(
+    ("victim", "tasks", "at_shard", "change", "lost"), CASES.values(), ids=CASES
+)
 def test_only_that_file_is_rejected(tmp_path, victim, tasks, at_shard, change, lost):
     hub, store = write_small_hub(tmp_path / "hub"), tmp_path / "store"
     before = file_hashes(hub)
@@ -68,7 +69,8 @@ def test_only_that_file_is_rejected(tmp_path, victim, tasks, at_shard, change, l
     assert verify(open_store(str(store)), read_data=True).problems == []
 
 
-def test_deltas_of_a_lost_base_are_stored_alone(tmp_path):
+@pytest.mark.parametrize("already_encoded", [False, True])
+def test_deltas_of_a_lost_base_are_stored_alone(tmp_path, already_encoded):
     """Nothing else holds the base, and the delta could not be decoded without it."""
     rng = np.random.default_rng(1)
     hub, store = tmp_path / "hub", tmp_path / "store"
@@ -78,12 +80,17 @@ def test_deltas_of_a_lost_base_are_stored_alone(tmp_path):
         (hub / repo / WEIGHTS).write_bytes(safetensors_bytes({"w": ("BF16", weights)}))
 
     def change_it(stage, number):
-        if stage == "encode":
+        if (stage, number) == ("encode", 1 if already_encoded else 0):
             grow(hub / "a/base" / WEIGHTS)
 
-    report = ingest_inline(hub, store, before_shard=change_it)
+    # One shard for each of: header (both files have it), base, delta. Backwards, the delta is first.
+    tasks = TaskSettings(encode_nbytes=1)
+    report = ingest_inline(
+        hub, store, before_shard=change_it, tasks=tasks, last_first=already_encoded
+    )
 
-    assert "encode-2" in report.stages
+    assert report.stages["encode"].shards == 3
+    assert report.stages["encode-2"].shards == 2, "the header from the other file, and the delta"
     with open_store(str(store)).catalog().connect() as connection:
         rows = connection.sql("SELECT base_id FROM blobs").fetchall()
     assert set(rows) == {(None,)}

@@ -69,4 +69,6 @@ def test_flags_say_how_to_decode(tmp_path):
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_small_packs(count):
-    assert len(safetensors.numpy.load(b"".join(build_pack(entries_of([b""] * count)).parts))) == count
+    assert (
+        len(safetensors.numpy.load(b"".join(build_pack(entries_of([b""] * count)).parts))) == count
+    )

@@ -1,6 +1,7 @@
 """Cutting a plan into shards."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -62,14 +63,16 @@ def test_shards_hold_every_item_once_within_their_budget(sizes, cluster):
         for n, size in enumerate(sizes)
     ]
     shards = plan_shards(items, "zipnn", TASKS)
-    assert [name for group in names(shards) for name in group] == [f"t{n}" for n in range(len(items))]
+    assert [name for group in names(shards) for name in group] == [
+        f"t{n}" for n in range(len(items))
+    ]
     for shard in shards:
         assert shard.nbytes == sum(item.nbytes for item in shard.items)
         assert shard.nbytes <= TASKS.encode_nbytes or len(shard.items) == 1
         assert shard.memory_nbytes >= 4 * max(item.nbytes for item in shard.items)
     assert shards == plan_shards(items, "zipnn", TASKS)
     assert len({shard.key for shard in shards}) == len(shards)
-    for one, two in zip(shards, shards[1:], strict=False):
+    for one, two in pairwise(shards):
         assert one.nbytes + two.items[0].nbytes > TASKS.encode_nbytes, "no shard ends early"
 
 

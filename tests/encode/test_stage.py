@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import safetensors.numpy
-from support.hubs import bf16_weights, drifted
-from support.stores import pack_file
 
 import tstore_codecs
+from support.hubs import bf16_weights, drifted
+from support.stores import pack_file
 from tstore.catalog import keys
 from tstore.catalog.blobs import BlobLocation
 from tstore.encode.shards import EncodeItem, plan_shards

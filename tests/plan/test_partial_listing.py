@@ -6,7 +6,6 @@ from pathlib import Path
 
 from support.hubs import file_hashes, write_small_hub
 from support.inline import ingest_inline
-
 from tstore.catalog import open_store
 from tstore.restore.files import restore_repo
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager, nullcontext
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -27,12 +28,13 @@ def run_stage_inline(
     workspace: Workspace,
     *,
     before_shard: BeforeShard = lambda stage, number: None,
+    last_first: bool = False,
     **_: Any,
 ) -> StageReport:
     """`tstore.cluster.fanout.fan_out` without Ray."""
     done = workspace.finished(stage)
     report = StageReport(shards=len(shards), shards_resumed=sum(s.key in done for s in shards))
-    for number, shard in enumerate(shards):
+    for number, shard in sorted(enumerate(shards), reverse=last_first, key=itemgetter(0)):
         before_shard(stage, number)
         if shard.key not in done:
             workspace.write_shard(stage, shard.key, function(shard, *args), {})
@@ -44,12 +46,17 @@ def ingest_inline(
     store: Path,
     *,
     before_shard: BeforeShard = lambda stage, number: None,
+    last_first: bool = False,
     **options: Any,
 ) -> IngestReport:
-    """Ingest in this process; `before_shard` is called with the stage and the shard's number."""
+    """Ingest in this process.
+
+    `before_shard` is called with the stage and the shard's number. With `last_first` the shards
+    of a stage run in reverse: a cluster promises no order.
+    """
 
     def fan_out(*args: Any, **kwargs: Any) -> StageReport:
-        return run_stage_inline(*args, before_shard=before_shard, **kwargs)
+        return run_stage_inline(*args, before_shard=before_shard, last_first=last_first, **kwargs)
 
     @contextmanager
     def patched() -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,6 +18,7 @@ from tstore.restore.files import restore_repo
 from tstore.restore.lookup import files_of
 
 Tables = dict[str, pa.Table]
+Row = dict[str, Any]
 
 
 def restore_all(store: Path, destination: Path) -> Path:
@@ -43,6 +45,16 @@ def rewrite_run(store: Path, edit: Callable[[Tables], Tables]) -> None:
     parts = write_tables(objects, run.run_id, edit(committed_rows(store)))
     objects.delete(keys.run_marker(run.run_id))
     commit(objects, replace(run, tables=parts))
+
+
+def edit_rows(store: Path, table: str, change: Callable[[list[Row]], list[Row] | None]) -> None:
+    """`rewrite_run` with other rows in one table: those returned, or the same ones changed."""
+
+    def edit(tables: Tables) -> Tables:
+        rows = tables[table].to_pylist()
+        return {**tables, table: pa.Table.from_pylist(change(rows) or rows, TABLES[table])}
+
+    rewrite_run(store, edit)
 
 
 def stored_hashes(store: Path) -> dict[str, str]:

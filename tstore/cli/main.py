@@ -35,6 +35,11 @@ RevisionOption = Annotated[
 ]
 
 
+def _progress() -> Progress:
+    """A bar on a terminal; elsewhere nothing, not even the empty line that it would leave."""
+    return Progress(console=_errors, transient=True, disable=not _errors.is_terminal)
+
+
 @app.command("ls")
 def list_command(store: StoreArgument) -> None:
     """List repositories, one a line, the id first."""
@@ -85,7 +90,7 @@ def restore(
     revision: RevisionOption = None,
 ) -> None:
     """Restore a repository byte for byte below DEST; every file's SHA-256 is checked."""
-    with exit_on_error(_errors), Progress(console=_errors, transient=True) as progress:
+    with exit_on_error(_errors), _progress() as progress:
         task = progress.add_task(repo, total=None)
 
         def on_file(file: StoredFile) -> None:
@@ -106,7 +111,7 @@ def verify(
     ] = False,
 ) -> None:
     """Check a store. Exit code 1 when anything is missing or damaged."""
-    with exit_on_error(_errors), Progress(console=_errors, transient=True) as progress:
+    with exit_on_error(_errors), _progress() as progress:
         task = progress.add_task("verify", total=None)
         report = verify_store(
             open_store(store),
