@@ -62,3 +62,22 @@ def test_a_file_that_changes_during_the_ingest_keeps_its_last_state(tmp_path: Pa
     assert restored(store, "lab/base", tmp_path / "kept") == before
     ingest_inline(hub, store)
     assert restored(store, "lab/base", tmp_path / "now") == file_hashes(hub / "lab/base")
+
+
+def test_a_file_that_is_rejected_again_makes_no_run(tmp_path: Path) -> None:
+    hub, store = write_small_hub(tmp_path / "hub"), tmp_path / "store"
+    model = hub / "other/unrelated/model.safetensors"
+
+    def ingest_while_it_changes() -> tuple[str | None, int]:
+        def write_again(stage: str, number: int) -> None:
+            if stage == "encode" and number == 0:
+                model.write_bytes(model.read_bytes()[:-1] + b"\x02")
+
+        report = ingest_inline(hub, store, before_shard=write_again)
+        return report.run_id, report.counts["files_rejected"]
+
+    first, rejected = ingest_while_it_changes()
+    assert first is not None
+    assert rejected == 2  # the broken file of this hub is the other one
+    assert ingest_while_it_changes() == (None, 1)
+    assert len(open_store(str(store)).catalog().runs) == 1

@@ -27,7 +27,7 @@ from tstore.errors import StoreNotFoundError
 from tstore.hub.snapshot import list_hub
 from tstore.ids import OPAQUE
 from tstore.plan.dedup import Accepted, accept, describe_unique
-from tstore.plan.pending import Pending, carry_rejected, find_pending
+from tstore.plan.pending import Pending, carry_rejected, changes_nothing, find_pending
 from tstore.settings import ABANDONED_AFTER_S, SketchSettings
 from tstore.sketch.scan import plan_scan, scan_shard
 
@@ -130,8 +130,12 @@ def _run(job: Job, pending: Pending, writer: lease.WriterLease | None) -> Ingest
     with job.on_driver("commit"):
         accepted = accept(job.connection, pending.occurrences, encoded.bad_sources)
         pending = carry_rejected(job.connection, pending, accepted.rejects)
+        rejects = _rejects(pending, accepted)
+        if changes_nothing(job.connection, _files(pending, accepted), rejects):
+            job.workspace.clear()
+            return _report(None, _counts(pending, accepted, planned), job.stages, rejects)
         counts = _commit(job, pending, accepted, described, planned, encoded, writer)
-    return _report(job.workspace.run_id, counts, job.stages, _rejects(pending, accepted))
+    return _report(job.workspace.run_id, counts, job.stages, rejects)
 
 
 def _scan(job: Job, pending: Pending) -> None:
@@ -161,7 +165,7 @@ def _commit(
         objects,
         run_id,
         {
-            "files": pa.concat_tables([accepted.files, pending.carried_files]),
+            "files": _files(pending, accepted),
             "tensors": pa.concat_tables([accepted.tensors, pending.carried_tensors]),
             "fingerprints": described.filter(pc.and_(kept, tensors)),
             "pairs": planned.pairs,
@@ -192,6 +196,10 @@ def _commit(
     commit(objects, marker)
     job.workspace.clear()
     return counts
+
+
+def _files(pending: Pending, accepted: Accepted) -> pa.Table:
+    return pa.concat_tables([accepted.files, pending.carried_files])
 
 
 def _rejects(pending: Pending, accepted: Accepted) -> pa.Table:

@@ -105,6 +105,33 @@ def carry_rejected(
     )
 
 
+_CHANGED = """
+WITH run AS (SELECT repo, revision, path, refs, sha256, source_tag FROM run_files),
+known AS (
+    SELECT repo, revision, path, refs, sha256, source_tag FROM current_files
+    WHERE (repo, revision) IN (SELECT (repo, revision) FROM run_files)
+)
+SELECT count(*) FROM ((FROM run EXCEPT FROM known) UNION ALL (FROM known EXCEPT FROM run))
+"""
+
+
+def changes_nothing(
+    connection: duckdb.DuckDBPyConnection, files: pa.Table, rejects: pa.Table
+) -> bool:
+    """Whether a run of these rows would repeat what is committed.
+
+    So it is when all that was pending was rejected again, for the same reasons as before.
+    """
+    connection.register("run_files", files)
+    ((changed,),) = connection.sql(_CHANGED).fetchall()
+    told = {(r["repo"], r["revision"], r["path"], r["reason"]) for r in rejects.to_pylist()}
+    return changed == 0 and told <= _known_rejects(connection)
+
+
+def _known_rejects(connection: duckdb.DuckDBPyConnection) -> set[tuple[str, str, str, str]]:
+    return set(connection.sql("SELECT repo, revision, path, reason FROM rejects").fetchall())
+
+
 def _known_files(
     connection: duckdb.DuckDBPyConnection,
 ) -> dict[_Revision, tuple[dict[str, str], tuple[str, ...]]]:
@@ -166,7 +193,7 @@ def _carry(
 
 
 def _new_rejects(connection: duckdb.DuckDBPyConnection, rejects: Iterable[Reject]) -> pa.Table:
-    known = set(connection.sql("SELECT repo, revision, path, reason FROM rejects").fetchall())
+    known = _known_rejects(connection)
     rows = [
         {
             "repo": reject.repo,

@@ -134,6 +134,6 @@ def _pieces(nbytes: int, limit: int) -> list[tuple[int, int]]:
     """Ranges of at most `limit` bytes together, evenly spaced, element aligned."""
     if nbytes <= limit:
         return [(0, nbytes)]
-    count = max(limit // _PIECE_NBYTES, 1)
-    starts = np.linspace(0, nbytes - _PIECE_NBYTES, count).astype(np.int64) // 8 * 8
-    return [(int(start), int(start) + _PIECE_NBYTES) for start in starts]
+    piece = min(_PIECE_NBYTES, limit)
+    starts = np.linspace(0, nbytes - piece, limit // piece).astype(np.int64) // 8 * 8
+    return [(int(start), int(start) + piece) for start in starts]
