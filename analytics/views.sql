@@ -28,7 +28,7 @@ FROM read_json(
     columns = {
         run_id: 'VARCHAR', kind: 'VARCHAR', committed_at: 'VARCHAR', tool_version: 'VARCHAR',
         schema_version: 'BIGINT', options: 'JSON', counts: 'JSON',
-        tables: 'MAP(VARCHAR, STRUCT(key VARCHAR, rows BIGINT, nbytes BIGINT)[])'
+        tables: 'MAP(VARCHAR, STRUCT(key VARCHAR, rows BIGINT, nbytes BIGINT, sha256 VARCHAR)[])'
     }
 )
 ORDER BY run;

@@ -12,7 +12,7 @@ import pytest
 from tstore.catalog import Catalog, RunMarker, keys
 from tstore.catalog import catalog as catalog_module
 from tstore.catalog.catalog import commit, write_tables
-from tstore.catalog.parquet import damage, read_parts, to_bytes
+from tstore.catalog.parquet import read_parts, to_bytes
 from tstore.catalog.runs import new_run_id, read_markers
 from tstore.catalog.schema import SCHEMA_VERSION, SORT_KEYS, STAGED_TABLES, TABLES
 from tstore.errors import (
@@ -301,9 +301,11 @@ def test_no_flipped_bit_of_a_page_goes_unnoticed(objects):
         damaged = bytearray(sound)
         damaged[position] ^= 1 << position % 8
         Path(objects.uri, key).write_bytes(damaged)
-        if damage(objects, key, TABLES["files"]) is None:
+        (part,) = Catalog(objects).parts("files")
+        assert part.problem(objects) is not None
+        try:
             assert Catalog(objects).dataset("files").to_table() == rows
-        else:
+        except (pa.ArrowException, OSError):
             told += 1
     assert told > 50
 

@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from tstore.catalog import keys
-from tstore.catalog.parquet import damage, read_parts, to_bytes
+from tstore.catalog.parquet import read_parts, to_bytes
 from tstore.catalog.runs import Part, RunMarker, read_markers
 from tstore.catalog.schema import SORT_KEYS, TABLES
 from tstore.errors import CatalogDamagedError, PlanInvariantError, RevisionNotFoundError
+from tstore.ids import sha256
 from tstore.objects import ObjectStore
 
 PART_ROWS = 256 * 1024
@@ -92,12 +93,11 @@ class Catalog:
 
     def _check_parts(self, error: duckdb.Error) -> None:
         """Was it a damaged part that made a query fail?"""
-        for table, schema in TABLES.items():
+        for table in TABLES:
             for part in self.parts(table):
-                if (problem := damage(self.objects, part.key, schema)) is not None:
+                if (problem := part.problem(self.objects)) is not None:
                     raise CatalogDamagedError(
-                        f"expected to read {part.key}, found {problem}; restore it from a backup",
-                        key=part.key,
+                        f"{problem}; restore it from a backup", key=part.key
                     ) from error
 
 
@@ -132,7 +132,7 @@ def _write_parts(objects: ObjectStore, run_id: str, name: str, table: pa.Table) 
         data = to_bytes(rows)
         key = keys.part(name, run_id, number)
         objects.put(key, [data])
-        parts.append(Part(key, rows.num_rows, len(data)))
+        parts.append(Part(key, rows.num_rows, len(data), sha256(data)))
     return parts
 
 

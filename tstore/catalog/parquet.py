@@ -67,13 +67,3 @@ def read_parts(objects: ObjectStore, keys: Iterable[str], schema: pa.Schema) -> 
         raise CatalogDamagedError(
             f"expected the Parquet object {error}, found none; restore it from a backup"
         ) from error
-
-
-def damage(objects: ObjectStore, key: str, schema: pa.Schema) -> str | None:
-    """Why a Parquet object cannot be read to its end, in one line; None when it can."""
-    try:
-        for _ in read_parts(objects, [key], schema).to_batches():
-            pass
-    except (CatalogDamagedError, pa.ArrowException, OSError) as error:
-        return " ".join(str(error).split())
-    return None

@@ -9,7 +9,8 @@ from typing import Any
 
 from tstore.catalog import keys
 from tstore.catalog.schema import SCHEMA_VERSION
-from tstore.errors import CatalogDamagedError, StoreFormatError
+from tstore.errors import CatalogDamagedError, ObjectNotFoundError, StoreFormatError
+from tstore.ids import sha256
 from tstore.objects import ObjectStore
 
 _TIME = "%Y%m%dT%H%M%S.%fZ"
@@ -22,6 +23,19 @@ class Part:
     key: str
     rows: int
     nbytes: int
+    sha256: str
+
+    def problem(self, objects: ObjectStore) -> str | None:
+        """What is wrong with the object, in one line; None if it is what was written."""
+        try:
+            data = objects.get(self.key)
+        except ObjectNotFoundError:
+            return f"{self.key}: expected {self.nbytes} bytes, found no object"
+        if len(data) != self.nbytes:
+            return f"{self.key}: expected {self.nbytes} bytes, found {len(data)} bytes"
+        if (found := sha256(data)) != self.sha256:
+            return f"{self.key}: expected SHA-256 {self.sha256}, found {found}"
+        return None
 
 
 @dataclass(frozen=True)
