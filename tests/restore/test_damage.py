@@ -218,7 +218,7 @@ VERDICTS = [
     Verdict(
         bit_flipped_in_the_files_part,
         "files/run=.* SHA-256",
-        "to read it",
+        "SHA-256",
         CatalogDamagedError,
         CatalogDamagedError,
     ),
