@@ -13,7 +13,7 @@ from rich.console import Console
 
 from tstore.catalog import Store, open_store
 from tstore.cli.errors import exit_on_error
-from tstore.cli.tables import human, table
+from tstore.cli.tables import human, print_table
 from tstore.errors import CatalogDamagedError, StoreNotFoundError
 
 VIEWS = Path(__file__).with_name("views.sql")
@@ -82,7 +82,7 @@ def print_reports(reports: dict[str, list[Row]], console: Console) -> None:
             column.removeprefix("bytes_").removeprefix("saved_").replace("_", " ")
             for column in columns
         ]
-        console.print(table(name.replace("_", " "), titles, cells))
+        print_table(console, name.replace("_", " "), titles, cells)
         if len(rows) > MAX_ROWS:
             console.print(f"and {len(rows) - MAX_ROWS} more, see --json", highlight=False)
         console.print()

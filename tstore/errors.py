@@ -90,6 +90,10 @@ class HubNotFoundError(TStoreError):
     """The hub location is missing or is not a directory."""
 
 
+class EmptyHubError(TStoreError):
+    """The hub, or what the patterns select of it, holds no file."""
+
+
 class HubLayoutError(TStoreError):
     """The hub's directories cannot be mapped to repositories without ambiguity."""
 
@@ -205,6 +209,10 @@ class FileMismatchError(TStoreError):
 
 
 # --- cluster ----------------------------------------------------------------------------------
+
+
+class ClusterNotFoundError(TStoreError):
+    """Nothing answers at the address of the cluster."""
 
 
 class VersionSkewError(TStoreError):

@@ -8,6 +8,8 @@ from support.hubs import file_hashes, write_small_hub
 from support.inline import ingest_inline
 from tstore.catalog import open_store
 from tstore.restore.files import restore_repo
+from tstore.restore.verify import verify
+from tstore.settings import KIB, TaskSettings
 
 
 def restored(store: Path, repo: str, folder: Path) -> dict[str, str]:
@@ -81,3 +83,19 @@ def test_a_file_that_is_rejected_again_makes_no_run(tmp_path: Path) -> None:
     assert rejected == 2  # the broken file of this hub is the other one
     assert ingest_while_it_changes() == (None, 1)
     assert len(open_store(str(store)).catalog().runs) == 1
+
+
+def test_an_ingest_stores_again_what_a_lost_pack_held(tmp_path: Path) -> None:
+    hub, store = write_small_hub(tmp_path / "hub"), tmp_path / "store"
+    small = TaskSettings(encode_nbytes=100 * KIB)
+    ingest_inline(hub, store, tasks=small)
+    packs = sorted((store / "packs").rglob("*.safetensors"))
+    assert len(packs) > 3
+    for pack in packs[::2]:
+        pack.unlink()
+    assert verify(open_store(str(store))).problems
+    ingest_inline(hub, store, tasks=small)
+    assert not verify(open_store(str(store)), read_data=True).problems
+    assert ingest_inline(hub, store, tasks=small).run_id is None
+    for repo in ("lab/base", "lab/tuned", "mirror/base-again", "other/unrelated", "lab/broken"):
+        assert restored(store, repo, tmp_path / repo) == file_hashes(hub / repo)

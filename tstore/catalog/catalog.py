@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import duckdb
@@ -33,6 +33,14 @@ SELECT * FROM blobs
 QUALIFY row_number() OVER (PARTITION BY tensor_id ORDER BY run DESC, pack, "offset") = 1
 """
 """A tensor may have been encoded again by a later run, which then counts."""
+
+
+USABLE_BLOBS = """
+CREATE VIEW usable_blobs AS
+WITH present AS (FROM current_blobs WHERE pack NOT IN (SELECT pack FROM lost_packs))
+FROM present WHERE base_id IS NULL OR base_id IN (SELECT tensor_id FROM present)
+"""
+"""What can be decoded: blobs whose pack, and whose base's pack, is there."""
 
 
 class Catalog:
@@ -72,8 +80,14 @@ class Catalog:
         return read_parts(self.objects, (part.key for part in self.parts(table)), TABLES[table])
 
     @contextmanager
-    def connect(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """An in-memory DuckDB with every table, ``current_files`` and ``current_blobs``.
+    def connect(self, *, lost_packs: Sequence[str] = ()) -> Iterator[duckdb.DuckDBPyConnection]:
+        """An in-memory DuckDB with every table and the views ``current_files``,
+        ``current_blobs`` and ``usable_blobs``.
+
+        Parameters
+        ----------
+        lost_packs : sequence of str
+            Packs that are known to be missing; see `lost_packs`.
 
         Raises
         ------
@@ -85,11 +99,23 @@ class Catalog:
                 connection.register(table, self.dataset(table))
             connection.execute(CURRENT_FILES)
             connection.execute(CURRENT_BLOBS)
+            lost = pa.table({"pack": pa.array(lost_packs, pa.string())})
+            connection.register("lost_packs", lost)
+            connection.execute(USABLE_BLOBS)
             try:
                 yield connection
             except duckdb.Error as error:
                 self._check_parts(error)
                 raise
+
+    def lost_packs(self) -> list[str]:
+        """Packs that the catalog names and that are missing or cut short; one listing tells."""
+        sizes = {info.key: info.nbytes for info in self.objects.list(keys.PACKS)}
+        with self.connect() as connection:
+            ends = connection.sql(
+                'SELECT pack, max("offset" + nbytes) FROM current_blobs GROUP BY pack ORDER BY pack'
+            ).fetchall()
+        return [pack for pack, end in ends if sizes.get(keys.pack(pack), 0) < end]
 
     def _check_parts(self, error: duckdb.Error) -> None:
         """Was it a damaged part that made a query fail?"""

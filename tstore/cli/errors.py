@@ -21,6 +21,9 @@ def exit_on_error(console: Console) -> Iterator[None]:
     """
     try:
         yield
+    except KeyboardInterrupt:
+        console.print("interrupted; the same command goes on where this one stopped")
+        sys.exit(130)
     except (TStoreError, tstore_codecs.CodecError, OSError) as error:
         line = " ".join(str(error).split())
         console.print(f"error: {line}", style="red", highlight=False, markup=False, soft_wrap=True)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.table import Table
 
-from tstore.cli.tables import human, table
+from tstore.cli.tables import human, plural, print_table
 from tstore.cluster.fanout import StageReport
 from tstore.cluster.ingest import IngestReport
 from tstore.cluster.job import IngestOptions
@@ -14,45 +13,42 @@ _MAX_REJECTS = 20
 
 
 def print_ingest(report: IngestReport, options: IngestOptions, console: Console) -> None:
-    """What an ingest did: bytes, rejects, where the time and the memory went."""
-    counts = report.counts
-    if report.run_id is None and not options.dry_run:
-        console.print(f"nothing new in {options.hub}", highlight=False)
-    else:
-        verb = "predicted" if options.dry_run else "stored"
-        raw = max(counts["bytes_in"], 1)
-        rows = [
-            ("in", human(counts["bytes_in"]), "1.000"),
-            ("after dedup", human(counts["bytes_after_dedup"]), _ratio(counts, "after_dedup", raw)),
-            (verb, human(counts["bytes_stored"]), _ratio(counts, "stored", raw)),
-            ("catalog", human(counts["bytes_catalog"]), _ratio(counts, "catalog", raw)),
-        ]
-        console.print(_title(report, options), highlight=False)
-        console.print(table(None, ("", "bytes", "of raw"), rows))
-        console.print(_stage_table(report.stages))
-        peak = max((m for s in report.stages.values() for m in s.worker_memory.values()), default=0)
-        console.print(
-            f"peak memory: driver {human(report.driver_memory_nbytes)}, "
-            f"largest worker {human(peak)}",
-            highlight=False,
-        )
+    """What an ingest did: rejects, where time and memory went, and the bytes last."""
     _print_rejects(report, console)
+    if report.stages:
+        _print_stages(report.stages, console)
+        peak = max((m for s in report.stages.values() for m in s.worker_memory.values()), default=0)
+        driver = human(report.driver_memory_nbytes)
+        console.print(f"peak memory: driver {driver}, largest worker {human(peak)}\n")
+    if report.run_id is None and not options.dry_run:
+        console.print(f"nothing new in {options.hub}: the store already holds what can be read")
+    else:
+        _print_bytes(report, options, console)
 
 
-def _title(report: IngestReport, options: IngestOptions) -> str:
+def _print_bytes(report: IngestReport, options: IngestOptions, console: Console) -> None:
     counts = report.counts
-    run = "dry run" if options.dry_run else f"run {report.run_id}"
-    return (
-        f"{run}: {counts['files']:,} files, {counts['tensors']:,} tensors "
-        f"({counts['tensors_unique']:,} new)"
+    raw = max(counts["bytes_in"], 1)
+    taken_in = ", ".join(
+        (
+            plural(counts["files"], "file"),
+            plural(counts["tensors"], "tensor") + f" ({counts['tensors_unique']:,} new)",
+        )
     )
+    rows = [("raw", "in"), ("after dedup", "after_dedup")]
+    if options.dry_run:
+        title = f"dry run: {taken_in}; nothing was written"
+        rows.append(("predicted packs", "stored"))
+    else:
+        title = f"run {report.run_id}: {taken_in}"
+        rows += [("packs", "stored"), ("catalog", "catalog")]
+    cells = [
+        (name, human(nbytes := counts[f"bytes_{key}"]), f"{nbytes / raw:.3f}") for name, key in rows
+    ]
+    print_table(console, title, ("", "bytes", "of raw"), cells)
 
 
-def _ratio(counts: dict[str, int], name: str, raw: int) -> str:
-    return f"{counts[f'bytes_{name}'] / raw:.3f}"
-
-
-def _stage_table(stages: dict[str, StageReport]) -> Table:
+def _print_stages(stages: dict[str, StageReport], console: Console) -> None:
     rows = [
         (
             name,
@@ -64,25 +60,22 @@ def _stage_table(stages: dict[str, StageReport]) -> Table:
         )
         for name, stage in stages.items()
     ]
-    return table(
-        "where the time went",
-        ("stage", "seconds", "shards", "raw bytes", "MB/s per core", "peak worker memory"),
-        rows,
-    )
+    columns = ("stage", "seconds", "shards", "raw bytes", "MB/s per core", "peak memory")
+    print_table(console, "where the time went", columns, rows)
 
 
 def _print_rejects(report: IngestReport, console: Console) -> None:
     rows = report.rejects.to_pylist()
-    if not rows:
-        return
-    console.print(f"{len(rows)} files rejected:", style="yellow", highlight=False)
-    for row in rows[:_MAX_REJECTS]:
-        kept = "kept as opaque bytes" if row["stored"] else "NOT stored"
-        console.print(
-            f"  {row['repo']}/{row['path']}: {row['reason']} ({kept}): {row['message']}",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
-    if len(rows) > _MAX_REJECTS:
-        console.print(f"  and {len(rows) - _MAX_REJECTS} more in the table rejects")
+    for stored, what in (
+        (True, "cannot be parsed; kept as opaque bytes, restored like any other"),
+        (False, "NOT stored"),
+    ):
+        some = [row for row in rows if row["stored"] is stored]
+        if not some:
+            continue
+        console.print(f"{plural(len(some), 'file')} {what}:", style="yellow", highlight=False)
+        for row in some[:_MAX_REJECTS]:
+            line = f"  {row['repo']}/{row['path']}: {row['reason']}: {row['message']}"
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+        if len(some) > _MAX_REJECTS:
+            console.print(f"  and {len(some) - _MAX_REJECTS} more, in the table rejects")

@@ -13,7 +13,8 @@ from rich.progress import Progress
 import tstore
 from tstore.catalog import open_store
 from tstore.cli.errors import exit_on_error
-from tstore.cli.tables import human, table
+from tstore.cli.ingest import ingest_command
+from tstore.cli.tables import human, plural, print_table
 from tstore.restore.describe import describe_repo, list_repos
 from tstore.restore.files import restore_repo
 from tstore.restore.lookup import StoredFile
@@ -40,6 +41,9 @@ def _progress() -> Progress:
     return Progress(console=_errors, transient=True, disable=not _errors.is_terminal)
 
 
+app.command("ingest")(ingest_command)
+
+
 @app.command("ls")
 def list_command(store: StoreArgument) -> None:
     """List repositories, one a line, the id first."""
@@ -48,7 +52,8 @@ def list_command(store: StoreArgument) -> None:
     width = max((len(repo.repo) for repo in repos), default=0)
     for repo in repos:
         revisions = ", ".join(repo.revisions)
-        print(f"{repo.repo:<{width}}  {repo.files:>5} files  {human(repo.nbytes):>9}  {revisions}")
+        files = plural(repo.files, "file")
+        print(f"{repo.repo:<{width}}  {files:>11}  {human(repo.nbytes):>9}  {revisions}")
 
 
 @app.command()
@@ -57,23 +62,14 @@ def info(store: StoreArgument, repo: RepoArgument, revision: RevisionOption = No
     with exit_on_error(_errors):
         description = describe_repo(open_store(store), repo, revision)
     console = Console(width=None if sys.stdout.isatty() else 200)
-    console.print(
-        table(
-            f"{repo} at {description.revision}",
-            ("file", "bytes", "extents", "SHA-256"),
-            [
-                (f.path, human(f.nbytes), str(len(f.layout)), f.sha256[:16])
-                for f in description.files
-            ],
-        )
-    )
-    console.print(
-        table(
-            "tensors",
-            ("name", "dtype", "shape", "role", "codec", "bytes", "stored", "ratio", "base"),
-            [tensor.cells() for tensor in description.tensors],
-        )
-    )
+    files = [
+        (f.path, human(f.nbytes), str(len(f.layout)), f.sha256[:16]) for f in description.files
+    ]
+    title = f"{repo} at {description.revision}"
+    print_table(console, title, ("file", "bytes", "extents", "SHA-256"), files)
+    tensors = [tensor.cells() for tensor in description.tensors]
+    columns = ("name", "dtype", "shape", "role", "codec", "bytes", "stored", "ratio", "base")
+    print_table(console, "tensors", columns, tensors)
     stored, raw = description.stored_nbytes, description.nbytes
     console.print(
         f"{human(raw)} raw; its blobs take {human(stored)} ({stored / max(raw, 1):.3f}), "
@@ -100,7 +96,7 @@ def restore(
             open_store(store), repo, destination, revision=revision, on_file=on_file
         )
     kept = f" ({report.files_kept} were there already)" if report.files_kept else ""
-    print(f"{report.files} files, {human(report.nbytes)}, to {destination}{kept}")
+    print(f"{plural(report.files, 'file')}, {human(report.nbytes)}, to {destination}{kept}")
 
 
 @app.command()
@@ -121,10 +117,17 @@ def verify(
     for problem in report.problems:
         print(problem)
     what = "decoded and compared" if read_data else "present; --read-data also decodes them"
-    print(
-        f"{report.runs} runs, {report.files} files, {report.blobs} blobs in {report.packs} packs: "
-        + (f"{len(report.problems)} problems" if report.problems else f"all {what}")
+    looked_at = ", ".join(
+        plural(count, noun)
+        for count, noun in (
+            (report.runs, "run"),
+            (report.files, "file"),
+            (report.blobs, "blob"),
+            (report.packs, "pack"),
+        )
     )
+    verdict = plural(len(report.problems), "problem") if report.problems else f"all {what}"
+    print(f"{looked_at}: {verdict}")
     sys.exit(1 if report.problems else 0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from rich.console import Console
 from rich.table import Table
 
 
@@ -16,13 +17,23 @@ def human(nbytes: float) -> str:
     return f"{nbytes:,.1f} TB"
 
 
-def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A plain table: first column left, the others right."""
-    result = Table(
-        title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0)
-    )
+def print_table(
+    console: Console,
+    title: str | None,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+) -> None:
+    """A plain table: first column left, the others right; cut, never folded, where it is narrow."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for number, column in enumerate(columns):
-        result.add_column(column, justify="right" if number else "left", overflow="fold")
+        table.add_column(column, justify="right" if number else "left", no_wrap=True)
     for row in rows:
-        result.add_row(*row)
-    return result
+        table.add_row(*row)
+    if title is not None:
+        console.print(title, highlight=False, markup=False, soft_wrap=True)
+    console.print(table)
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -132,7 +132,7 @@ def _stored_blobs(job: Job, plans: pa.Table) -> dict[str, BlobLocation]:
     """Blobs of earlier runs that the plan uses as bases."""
     job.connection.register("planned", plans)
     rows = job.connection.sql(
-        f"SELECT {BLOB_COLUMNS} FROM current_blobs"
+        f"SELECT {BLOB_COLUMNS} FROM usable_blobs"
         " WHERE tensor_id IN (SELECT base_id FROM planned WHERE base_id IS NOT NULL)"
     ).fetchall()
     return {row[0]: BlobLocation(*row) for row in rows}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
@@ -23,8 +25,8 @@ from tstore.cluster.fanout import StageReport, peak_memory_nbytes
 from tstore.cluster.job import IngestOptions, Job
 from tstore.cluster.planning import Planned, plan_all
 from tstore.cluster.session import ray_session
-from tstore.errors import StoreNotFoundError
-from tstore.hub.snapshot import list_hub
+from tstore.errors import EmptyHubError, HubLayoutError, StoreNotFoundError
+from tstore.hub.snapshot import Snapshot, list_hub
 from tstore.ids import OPAQUE
 from tstore.plan.dedup import Accepted, accept, describe_unique
 from tstore.plan.pending import Pending, carry_rejected, changes_nothing, find_pending
@@ -66,13 +68,53 @@ def ingest(options: IngestOptions, console: Console) -> IngestReport:
         Nothing was committed; the same command goes on where this one stopped.
     """
     snapshot = list_hub(options.hub, include=options.include, exclude=options.exclude)
-    with _opened(options, console) as (store, writer), store.catalog().connect() as connection:
+    _check_hub(options, snapshot)
+    console.print(_listed(snapshot), highlight=False)
+    with _opened(options, console) as (store, writer), _catalog(store, console) as connection:
         pending = find_pending(snapshot, connection)
         if pending.empty:
             return _report(None, _counts(pending, None, None), {}, pending.rejects)
         with _workspace(options, store, snapshot.root, console) as workspace, ray_session():
             job = Job(options, store, connection, workspace, console)
             return _run(job, pending, writer)
+
+
+def _check_hub(options: IngestOptions, snapshot: Snapshot) -> None:
+    """Refuse what can only be a mistake, before anything is made."""
+    if not snapshot.files and not snapshot.rejects:
+        patterns = ", ".join((*options.include, *(f"not {p}" for p in options.exclude)))
+        raise EmptyHubError(
+            f"expected files in {options.hub}, found none"
+            + (f" that match {patterns}" if patterns else "")
+        )
+    store = os.path.realpath(options.store)
+    if os.path.commonpath([store, snapshot.root]) in (store, snapshot.root):
+        raise HubLayoutError(
+            f"expected hub and store apart from one another, found hub {snapshot.root} and store "
+            f"{store}; choose another place for the store"
+        )
+
+
+def _listed(snapshot: Snapshot) -> str:
+    repos = len({file.repo for file in snapshot.files})
+    nbytes = sum(file.source.size for file in snapshot.files)
+    return f"hub: {repos:,} repositories, {len(snapshot.files):,} files, {nbytes / 1e6:,.1f} MB"
+
+
+@contextmanager
+def _catalog(store: Store, console: Console) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The committed runs; what lies in packs that are gone counts as not stored."""
+    catalog = store.catalog()
+    lost = catalog.lost_packs()
+    if lost:
+        console.print(
+            f"{len(lost)} packs are missing or cut short; what they held is stored again where "
+            "this hub has it",
+            style="yellow",
+            highlight=False,
+        )
+    with catalog.connect(lost_packs=lost) as connection:
+        yield connection
 
 
 @contextmanager

@@ -62,6 +62,7 @@ def plan_all(job: Job, described: pa.Table, locate: Callable[[str], HubLocation]
             predictors,
             job.options.plan,
             job.store.sketch,
+            _bases_in_use(job),
         )
     return Planned(plans, pairs, predictors)
 
@@ -99,6 +100,12 @@ def _fit(described: pa.Table, pairs: pa.Table, codec: str) -> dict[str, TensorPr
     return predictors
 
 
+def _bases_in_use(job: Job) -> frozenset[str]:
+    """Bases of earlier runs. One whose pack was lost comes again, and must stay a base."""
+    rows = job.connection.sql("SELECT DISTINCT base_id FROM current_blobs WHERE base_id NOT NULL")
+    return frozenset(base_id for (base_id,) in rows.fetchall())
+
+
 def _stored_bases(
     job: Job, described: pa.Table
 ) -> Callable[[str, tuple[int, ...]], SketchGroup | None]:
@@ -107,7 +114,7 @@ def _stored_bases(
     job.connection.register("wanted_groups", wanted)
     rows = job.connection.sql(
         "SELECT f.tensor_id, f.dtype, f.shape, f.nbytes, f.sketch, f.standalone_ratio"
-        " FROM fingerprints f JOIN current_blobs b USING (tensor_id)"
+        " FROM fingerprints f JOIN usable_blobs b USING (tensor_id)"
         " WHERE b.base_id IS NULL AND f.sketch IS NOT NULL AND (f.dtype, f.shape) IN"
         " (SELECT (dtype, shape) FROM wanted_groups) ORDER BY f.run, f.tensor_id"
     ).to_arrow_table()

@@ -49,7 +49,6 @@ class LocalObjects:
         """A synced file holding the parts, on the file system of `path`; gone afterwards."""
         folder = self._root / _TEMP_FOLDER
         folder.mkdir(parents=True, exist_ok=True)
-        path.parent.mkdir(parents=True, exist_ok=True)
         temp = folder / uuid.uuid4().hex
         try:
             with temp.open("xb") as file:
@@ -57,6 +56,7 @@ class LocalObjects:
                     file.write(part)
                 file.flush()
                 os.fsync(file.fileno())
+            path.parent.mkdir(parents=True, exist_ok=True)
             yield temp
         finally:
             temp.unlink(missing_ok=True)
@@ -148,8 +148,19 @@ class LocalObjects:
             yield ObjectInfo(key, nbytes)
 
     def delete(self, key: str) -> None:
+        path = self._path(key)
         with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            self._path(key).unlink()
+            path.unlink()
+            self._prune(path.parent)
+
+    def _prune(self, folder: Path) -> None:
+        """Remove directories that a deletion left empty."""
+        while folder != self._root and self._root in folder.parents:
+            try:
+                folder.rmdir()
+            except OSError:  # not empty, or another process was faster
+                return
+            folder = folder.parent
 
     def remove_abandoned(self, older_than_s: float) -> None:
         for temp in (self._root / _TEMP_FOLDER).glob("*"):

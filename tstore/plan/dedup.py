@@ -63,7 +63,7 @@ SELECT source, min(reason) AS reason, min(message) AS message FROM (
     JOIN (
         SELECT tensor_id, coalesce(
             any_value(b.sha256), first(e.sha256 ORDER BY first_ord, "index")) AS sha256
-        FROM extent e LEFT JOIN current_blobs b USING (tensor_id)
+        FROM extent e LEFT JOIN usable_blobs b USING (tensor_id)
         GROUP BY tensor_id
     ) canonical USING (tensor_id)
     WHERE e.sha256 <> canonical.sha256
@@ -82,7 +82,7 @@ SELECT row_number() OVER (ORDER BY min((first_ord, "index"))) AS arrival,
        any_value(sha256) AS sha256,
        list({'source': source, 'start': start} ORDER BY first_ord, "index") AS locations
 FROM good
-WHERE nbytes > 0 AND tensor_id NOT IN (SELECT tensor_id FROM current_blobs)
+WHERE nbytes > 0 AND tensor_id NOT IN (SELECT tensor_id FROM usable_blobs)
 GROUP BY tensor_id
 """
 

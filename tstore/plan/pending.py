@@ -136,7 +136,17 @@ def _known_files(
     connection: duckdb.DuckDBPyConnection,
 ) -> dict[_Revision, tuple[dict[str, str], tuple[str, ...]]]:
     known: dict[_Revision, tuple[dict[str, str], tuple[str, ...]]] = {}
-    rows = connection.sql("SELECT repo, revision, refs, path, source_tag FROM current_files")
+    # A file that can no longer be restored counts as unknown: taking it in again heals it.
+    rows = connection.sql(
+        """
+        WITH lost AS (
+            SELECT DISTINCT repo, revision, path FROM current_files f, unnest(f.layout) AS t(x)
+            WHERE x.tensor_id NOT IN (SELECT tensor_id FROM usable_blobs)
+        )
+        SELECT repo, revision, refs, path, source_tag
+        FROM current_files ANTI JOIN lost USING (repo, revision, path)
+        """
+    )
     for repo, revision, refs, path, tag in rows.fetchall():
         known.setdefault((repo, revision), ({}, tuple(refs)))[0][path] = tag
     return known

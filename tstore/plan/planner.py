@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,7 @@ def make_plan(
     predictors: Mapping[str, TensorPred],
     settings: PlanSettings,
     sketch: SketchSettings,
+    bases_in_use: AbstractSet[str] = frozenset(),
 ) -> pa.Table:
     """Plan every unique tensor; a pure function of its arguments.
 
@@ -37,6 +39,8 @@ def make_plan(
         By dtype, for ``settings.delta_codec``; a dtype without one gets no deltas.
     settings : PlanSettings
     sketch : SketchSettings
+    bases_in_use : set of str
+        Tensors that stored deltas need; they are never made deltas themselves.
 
     Returns
     -------
@@ -50,7 +54,8 @@ def make_plan(
             stored = stored_bases(group.dtype, group.shape)
             predictor = predictors[group.dtype]
             for member, base, ratio in _assign(group, stored, predictor, settings, sketch):
-                base_of[member], ratio_of[member] = base, ratio
+                if member not in bases_in_use:
+                    base_of[member], ratio_of[member] = base, ratio
     bases = set(base_of.values())
     columns = ("tensor_id", "dtype", "nbytes", "standalone_ratio")
     rows = []

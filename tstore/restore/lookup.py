@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -62,9 +63,11 @@ def resolve_revision(connection: duckdb.DuckDBPyConnection, repo: str, revision:
         [repo],
     ).fetchall()
     if not rows:
+        repos = connection.sql("SELECT DISTINCT repo FROM files").fetchall()
+        close = difflib.get_close_matches(repo, [name for (name,) in repos], n=3)
+        hint = f"did you mean {' or '.join(close)}?" if close else "tstore ls shows them"
         raise RepoNotFoundError(
-            f"expected a repository {repo!r} in the store, found none; tstore ls shows them",
-            repo=repo,
+            f"expected a repository {repo!r} in the store, found none; {hint}", repo=repo
         )
     wanted = revision or DEFAULT_REF
     for name, refs, _ in rows:
