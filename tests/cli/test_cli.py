@@ -119,7 +119,7 @@ def test_restore_an_old_state(small_hub, small_store, tmp_path):
 )
 def test_verify_a_sound_store(small_store, option, end):
     (line,) = succeed("verify", small_store, *option)
-    assert line.startswith("1 runs, 14 files, 31 blobs in 1 packs: ")
+    assert line.startswith("1 run, 14 files, 31 blobs, 1 pack: ")
     assert line.endswith(end)
 
 
@@ -130,7 +130,7 @@ def test_verify_a_damaged_store_exits_with_1_and_lists_the_problems(own_store):
     problem, summary = result.stdout.splitlines()
     assert problem.startswith("pack ")
     assert problem.endswith("found no object")
-    assert summary.endswith("1 problems")
+    assert summary.endswith(": 1 problem")
 
 
 def test_verify_notices_a_flipped_bit_only_when_it_reads(own_store):
@@ -161,10 +161,11 @@ def test_what_is_no_store(tmp_path, monkeypatch, command):
 @pytest.mark.parametrize("command", ["info", "restore"])
 def test_unknown_repositories_and_revisions(small_store, tmp_path, command):
     rest = [tmp_path / "out"] if command == "restore" else []
-    line = fail(command, small_store, "lab/nothing", *rest)
+    line = fail(command, small_store, "qwxyz", *rest)
     assert line == (
-        "error: expected a repository 'lab/nothing' in the store, found none; tstore ls shows them"
+        "error: expected a repository 'qwxyz' in the store, found none; tstore ls shows them"
     )
+    assert fail(command, small_store, "lab/tunde", *rest).endswith("did you mean lab/tuned?")
     line = fail(command, small_store, "lab/base", *rest, "--revision", "dev")
     assert line == "error: expected revision 'dev' of lab/base, found only main (main)"
 
