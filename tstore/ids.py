@@ -8,6 +8,7 @@ its pack, e.g. ``0f3a…9c:BF16[384,384]``; a scalar is ``…:F32[]``.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
@@ -61,7 +62,7 @@ def check_relative_path(path: str) -> PurePosixPath:
     ------
     UnsafePathError
         The path is empty or absolute, or has a ``..``, ``.``, empty or NUL component, or a
-        backslash or drive letter that another system would read as a separator.
+        backslash, or, on Windows, a drive letter.
     """
     parts = path.split("/")
     bad = (
@@ -69,7 +70,7 @@ def check_relative_path(path: str) -> PurePosixPath:
         or any(part in ("", ".", "..") for part in parts)
         or "\0" in path
         or "\\" in path
-        or re.match(r"[A-Za-z]:", path) is not None
+        or (os.name == "nt" and ":" in path)
     )
     if bad:
         raise UnsafePathError(

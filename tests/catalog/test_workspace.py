@@ -5,8 +5,14 @@ import pytest
 
 from tstore.catalog import RunMarker, keys
 from tstore.catalog.catalog import commit, write_tables
-from tstore.catalog.schema import BLOBS, FAILURES, REJECTS
-from tstore.catalog.workspace import clear_committed, open_workspace, shard_key
+from tstore.catalog.runs import new_run_id
+from tstore.catalog.schema import BLOBS, FAILURES, REJECTS, SOURCES
+from tstore.catalog.workspace import (
+    clear_committed,
+    open_workspace,
+    remove_uncommitted,
+    shard_key,
+)
 from tstore.objects import open_objects
 
 INTENT = {"kind": "ingest", "hub": "/hub"}
@@ -16,6 +22,7 @@ ROWS = {
     "failures": pa.Table.from_pylist([FAILURE], FAILURES),
     "blobs": BLOBS.empty_table(),
 }
+READY = {"blobs": BLOBS.empty_table()}
 
 
 @pytest.fixture
@@ -23,8 +30,8 @@ def objects(tmp_path):
     return open_objects(str(tmp_path / "store"))
 
 
-def commit_run(objects, run_id):
-    commit(objects, RunMarker(run_id, "ingest", "1", {}, {}, {}))
+def commit_run(objects, run_id, workspace=""):
+    commit(objects, RunMarker(run_id, "ingest", "1", {}, {}, {}, workspace))
 
 
 def staged(objects):
@@ -41,19 +48,18 @@ def test_a_shard_key_depends_on_all_of_its_input_and_on_nothing_else():
 def test_rows_of_finished_shards(objects):
     workspace, _ = open_workspace(objects, INTENT)
     assert workspace.finished("encode") == {}
-    workspace.write_shard("encode", "k1", ROWS, {"seconds": 1.5})
-    workspace.write_shard("encode", "k2", ROWS, {"seconds": 2.5})
-    workspace.write_shard("encode", "k2", ROWS, {"seconds": 3.5})
-    workspace.write_shard("encode-2", "k3", ROWS, {})
+    workspace.write_shard("encode", "k1", READY, {"seconds": 1.5})
+    workspace.write_shard("encode", "k2", READY, {"seconds": 2.5})
+    workspace.write_shard("encode", "k2", READY, {"seconds": 3.5})
+    workspace.write_shard("encode-2", "k3", READY, {})
     assert workspace.finished("encode") == {"k1": {"seconds": 1.5}, "k2": {"seconds": 3.5}}
-    rows = workspace.rows("encode", "failures", ["k2", "k1"]).to_table()
-    assert rows["tensor_id"].to_pylist() == ["t", "t"]
+    assert workspace.rows("encode", "blobs", ["k2", "k1"]).to_table().num_rows == 0
     assert workspace.rows("encode", "blobs", []).to_table().num_rows == 0
 
 
 def test_a_shard_that_died_before_its_last_write_is_not_finished(objects):
     workspace, _ = open_workspace(objects, INTENT)
-    workspace.write_shard("scan", "k", ROWS, {})
+    workspace.write_shard("scan", "k", READY, {})
     objects.delete(keys.shard_done(workspace.key, "scan", "k"))
     assert workspace.finished("scan") == {}
 
@@ -61,7 +67,7 @@ def test_a_shard_that_died_before_its_last_write_is_not_finished(objects):
 def test_the_same_intent_resumes(objects):
     first, resumed = open_workspace(objects, INTENT)
     assert not resumed
-    first.write_shard("scan", "k", ROWS, {})
+    first.write_shard("scan", "k", READY, {})
     again, resumed = open_workspace(objects, dict(reversed(INTENT.items())))
     assert resumed
     assert again == first
@@ -70,43 +76,58 @@ def test_the_same_intent_resumes(objects):
 
 def test_another_intent_does_not(objects):
     first, _ = open_workspace(objects, INTENT)
-    first.write_shard("scan", "k", ROWS, {})
+    first.write_shard("scan", "k", READY, {})
     other, resumed = open_workspace(objects, OTHER)
     assert not resumed
     assert other.key != first.key
     assert other.finished("scan") == {}
 
 
-def test_a_run_gets_an_id_after_all_committed_ones(objects):
-    last = "29990101T000000.000000Z"
-    commit_run(objects, "20200101T000000.000000Z")
-    commit_run(objects, last)
-    assert open_workspace(objects, INTENT)[0].run_id > last
+def test_a_run_gets_an_id_after_all_committed_ones_and_no_two_the_same():
+    last = "29990101T000000.000000Z-ffff"
+    assert min(new_run_id(last) for _ in range(20)) > last
+    assert len({new_run_id(last) for _ in range(20)}) > 15
 
 
-def test_after_a_newer_commit_the_work_goes_on_under_a_new_run_id(objects):
+def test_after_a_newer_commit_the_work_goes_on(objects):
     first, _ = open_workspace(objects, INTENT)
-    first.write_shard("scan", "k", ROWS, {})
-    write_tables(objects, first.run_id, {"rejects": REJECTS.empty_table()})
-    other, _ = open_workspace(objects, OTHER)
-    kept = write_tables(objects, other.run_id, {"rejects": REJECTS.empty_table()})["rejects"]
-    commit_run(objects, other.run_id)
-
+    first.write_shard("scan", "k", READY, {})
+    commit_run(objects, new_run_id(None), "another workspace")
+    clear_committed(objects)
     again, resumed = open_workspace(objects, INTENT)
-
-    assert resumed
-    assert again.run_id > other.run_id
+    assert (again, resumed) == (first, True)
     assert again.finished("scan") == {"k": {}}
-    assert [i.key for i in objects.list("catalog/rejects/")] == [part.key for part in kept]
-    assert open_workspace(objects, INTENT) == (again, True), "the new id was written down"
+
+
+def test_only_old_parts_of_runs_that_never_were_committed_are_removed(objects):
+    old, young, kept = "20200101T000000.000000Z-aaaa", new_run_id(None), new_run_id(None)
+    parts = {
+        run_id: write_tables(objects, run_id, {"rejects": REJECTS.empty_table()})["rejects"][0].key
+        for run_id in (old, young, kept)
+    }
+    commit_run(objects, kept)
+    remove_uncommitted(objects, 3600)
+    assert {i.key for i in objects.list("catalog/rejects/")} == {parts[young], parts[kept]}
+    remove_uncommitted(objects, -1)
+    assert {i.key for i in objects.list("catalog/rejects/")} == {parts[kept]}
+
+
+def test_a_shard_with_failures_is_done_again(objects):
+    workspace, _ = open_workspace(objects, INTENT)
+    workspace.write_shard("encode", "k", ROWS, {})
+    assert workspace.finished("encode") == {}
+    assert workspace.rows("encode", "failures", ["k"]).to_table().num_rows == 1
+    source = {"source": "s", "sha256": None, "reason": "r", "message": "m", "readable": False}
+    workspace.write_shard("scan", "k", {"sources": pa.Table.from_pylist([source], SOURCES)}, {})
+    assert workspace.finished("scan") == {}
 
 
 def test_what_a_job_left_behind_its_commit_is_cleared(objects):
     done, _ = open_workspace(objects, INTENT)
-    done.write_shard("scan", "k", ROWS, {})
+    done.write_shard("scan", "k", READY, {})
     unfinished, _ = open_workspace(objects, OTHER)
-    unfinished.write_shard("scan", "k", ROWS, {})
-    commit_run(objects, done.run_id)
+    unfinished.write_shard("scan", "k", READY, {})
+    commit_run(objects, new_run_id(None), done.token)
 
     clear_committed(objects)
 
@@ -114,13 +135,13 @@ def test_what_a_job_left_behind_its_commit_is_cleared(objects):
     assert all(key.startswith(keys.staging(unfinished.key)) for key in staged(objects))
     again, resumed = open_workspace(objects, INTENT)
     assert not resumed
-    assert again.run_id > done.run_id
+    assert again.token != done.token
 
 
 def test_an_interrupted_clearing_is_finished_by_the_next_one(objects, monkeypatch):
     done, _ = open_workspace(objects, INTENT)
-    done.write_shard("scan", "k", ROWS, {})
-    commit_run(objects, done.run_id)
+    done.write_shard("scan", "k", READY, {})
+    commit_run(objects, new_run_id(None), done.token)
     delete, deleted = type(objects).delete, []
 
     def delete_one(self, key):
@@ -140,6 +161,6 @@ def test_an_interrupted_clearing_is_finished_by_the_next_one(objects, monkeypatc
 
 def test_clear_removes_everything(objects):
     workspace, _ = open_workspace(objects, INTENT)
-    workspace.write_shard("scan", "k", ROWS, {})
+    workspace.write_shard("scan", "k", READY, {})
     workspace.clear()
     assert staged(objects) == []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import ray
-from support.ray_head import free_port, ray_head
 
+from support.ray_head import free_port, ray_head
 from tstore.cluster.session import ray_session
 from tstore.errors import ClusterNotFoundError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import duckdb
@@ -104,8 +104,8 @@ class Catalog:
             connection.execute(USABLE_BLOBS)
             try:
                 yield connection
-            except duckdb.Error as error:
-                self._check_parts(error)
+            except duckdb.Error:
+                self.check(TABLES)  # was it a damaged part?
                 raise
 
     def lost_packs(self) -> list[str]:
@@ -117,23 +117,24 @@ class Catalog:
             ).fetchall()
         return [pack for pack, end in ends if sizes.get(keys.pack(pack), 0) < end]
 
-    def _check_parts(self, error: duckdb.Error) -> None:
-        """Was it a damaged part that made a query fail?"""
-        for table in TABLES:
+    def check(self, tables: Iterable[str]) -> None:
+        """Read every part of these tables and compare its SHA-256.
+
+        Raises
+        ------
+        CatalogDamagedError
+            One is missing or damaged.
+        """
+        for table in tables:
             for part in self.parts(table):
                 if (problem := part.problem(self.objects)) is not None:
-                    raise CatalogDamagedError(
-                        f"{problem}; restore it from a backup", key=part.key
-                    ) from error
+                    raise CatalogDamagedError(f"{problem}; restore it from a backup", key=part.key)
 
 
 def write_tables(
     objects: ObjectStore, run_id: str, tables: dict[str, pa.Table]
 ) -> dict[str, list[Part]]:
-    """Write the rows of a run, sorted; they stay invisible until `commit`.
-
-    Parts of an earlier try of the same run are replaced, and left-over ones removed.
-    """
+    """Write the rows of a run, sorted; they stay invisible until `commit`."""
     written = {}
     for name, table in tables.items():
         if not table.schema.equals(TABLES[name]):
@@ -141,11 +142,6 @@ def write_tables(
                 f"expected the columns of {name}: {TABLES[name].names}, found {table.schema.names}"
             )
         written[name] = _write_parts(objects, run_id, name, table)
-    kept = {part.key for parts in written.values() for part in parts}
-    for name in TABLES:
-        for info in list(objects.list(keys.table_run(name, run_id))):
-            if info.key not in kept:
-                objects.delete(info.key)
     return written
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -56,6 +57,8 @@ class RunMarker:
         Totals of the run, as the job prints them with ``--json``.
     tables : dict of str to list of Part
         Every part that belongs to the run.
+    workspace : str
+        Token of the workspace that the run came from; it may be cleared.
     """
 
     run_id: str
@@ -64,6 +67,7 @@ class RunMarker:
     options: dict[str, Any]
     counts: dict[str, Any]
     tables: dict[str, list[Part]]
+    workspace: str = ""
     schema_version: int = SCHEMA_VERSION
     committed_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat())
 
@@ -100,12 +104,16 @@ class RunMarker:
 
 
 def new_run_id(last: str | None) -> str:
-    """A run id after `last`, also when the clock went backwards."""
+    """A run id after `last`, also when the clock went backwards; no two jobs get the same."""
     now = datetime.now(UTC)
     if last is not None:
-        after = datetime.strptime(last, _TIME).replace(tzinfo=UTC) + timedelta(microseconds=1)
-        now = max(now, after)
-    return now.strftime(_TIME)
+        now = max(now, run_time(last) + timedelta(microseconds=1))
+    return f"{now.strftime(_TIME)}-{secrets.token_hex(2)}"
+
+
+def run_time(run_id: str) -> datetime:
+    """When the id was given out."""
+    return datetime.strptime(run_id.partition("-")[0], _TIME).replace(tzinfo=UTC)
 
 
 def read_markers(objects: ObjectStore) -> tuple[RunMarker, ...]:

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from tstore.catalog import keys
 from tstore.catalog.parquet import read_parts, to_bytes
-from tstore.catalog.runs import new_run_id, read_markers
+from tstore.catalog.runs import read_markers, run_time
 from tstore.catalog.schema import STAGED_TABLES, TABLES
 from tstore.errors import ObjectNotFoundError
 from tstore.objects import ObjectStore, open_objects
@@ -39,13 +42,13 @@ class Workspace:
         Object store that holds it: the store itself, or a scratch directory for a dry run.
     key : str
         Hash of what the job was asked to do; the same command finds the same workspace.
-    run_id : str
-        The run that these results will become.
+    token : str
+        Made when the workspace was; the marker of the run that comes of it carries it.
     """
 
     uri: str
     key: str
-    run_id: str
+    token: str
 
     @property
     def objects(self) -> ObjectStore:
@@ -54,11 +57,19 @@ class Workspace:
     def write_shard(
         self, stage: str, key: str, tables: dict[str, pa.Table], stats: dict[str, Any]
     ) -> None:
-        """Leave the rows of a finished shard; safe to do twice."""
+        """Leave the rows of a shard; safe to do twice.
+
+        A shard with failures does not count as finished: what failed may work the next time.
+        """
         objects = self.objects
         for name, table in tables.items():
             objects.put(keys.staged(self.key, stage, key, name), [to_bytes(table)])
-        objects.put(keys.shard_done(self.key, stage, key), [json.dumps(stats).encode()])
+        if not _has_failures(tables):
+            objects.put(keys.shard_done(self.key, stage, key), [json.dumps(stats).encode()])
+
+    def forget(self, stage: str, key: str) -> None:
+        """Make a finished shard an unfinished one."""
+        self.objects.delete(keys.shard_done(self.key, stage, key))
 
     def finished(self, stage: str) -> dict[str, dict[str, Any]]:
         """Shard keys that are done, with their statistics."""
@@ -84,6 +95,11 @@ class Workspace:
         objects.delete(keys.intent(self.key))
 
 
+def _has_failures(tables: dict[str, pa.Table]) -> bool:
+    unreadable = "sources" in tables and not pc.all(tables["sources"]["readable"]).as_py()
+    return unreadable or ("failures" in tables and tables["failures"].num_rows > 0)
+
+
 def open_workspace(objects: ObjectStore, intent: dict[str, Any]) -> tuple[Workspace, bool]:
     """The workspace of an interrupted job with the same intent, else a new one.
 
@@ -95,21 +111,15 @@ def open_workspace(objects: ObjectStore, intent: dict[str, Any]) -> tuple[Worksp
     resumed : bool
         Whether it may hold results of an interrupted job.
     """
-    committed = {marker.run_id for marker in read_markers(objects)}
-    last = max(committed, default=None)
     key = shard_key(intent)
     try:
-        run_id = json.loads(objects.get(keys.intent(key)))["run_id"]
+        token = json.loads(objects.get(keys.intent(key)))["token"]
     except ObjectNotFoundError:
-        run_id = None
-    resumed = run_id is not None
-    if run_id is None or (last is not None and run_id <= last):
-        if run_id is not None and run_id not in committed:
-            _remove_tables(objects, run_id)  # runs committed since must stay older than this one
-        run_id = new_run_id(last)
-        content = {"run_id": run_id, "intent": intent}
+        token = uuid.uuid4().hex
+        content = {"token": token, "intent": intent}
         objects.put(keys.intent(key), [json.dumps(content, sort_keys=True).encode()])
-    return Workspace(objects.uri, key, run_id), resumed
+        return Workspace(objects.uri, key, token), False
+    return Workspace(objects.uri, key, token), True
 
 
 def clear_committed(objects: ObjectStore) -> None:
@@ -117,17 +127,25 @@ def clear_committed(objects: ObjectStore) -> None:
 
     Call it with the writer lease held.
     """
-    committed = {marker.run_id for marker in read_markers(objects)}
+    committed = {marker.workspace for marker in read_markers(objects)}
     for info in list(objects.list(keys.STAGING)):
         key, _, name = info.key.removeprefix(keys.STAGING).partition("/")
         if name == keys.INTENT_NAME:
-            run_id = json.loads(objects.get(info.key))["run_id"]
-            if run_id in committed:
-                Workspace(objects.uri, key, run_id).clear()
+            token = json.loads(objects.get(info.key))["token"]
+            if token in committed:
+                Workspace(objects.uri, key, token).clear()
 
 
-def _remove_tables(objects: ObjectStore, run_id: str) -> None:
-    """Remove the table parts of a run that never was committed."""
+def remove_uncommitted(objects: ObjectStore, older_than_s: float) -> None:
+    """Remove table parts of runs that never were committed.
+
+    Younger ones stay: a job that lost its lease may still be about to find that out. Every try to
+    commit has a run id of its own, so nothing else ever writes there.
+    """
+    committed = {marker.run_id for marker in read_markers(objects)}
+    before = datetime.now(UTC) - timedelta(seconds=older_than_s)
     for table in TABLES:
-        for info in list(objects.list(keys.table_run(table, run_id))):
-            objects.delete(info.key)
+        for info in list(objects.list(keys.table(table))):
+            run_id = info.key.split("run=", 1)[1].split("/", 1)[0]
+            if run_id not in committed and run_time(run_id) < before:
+                objects.delete(info.key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -27,4 +28,7 @@ def exit_on_error(console: Console) -> Iterator[None]:
     except (TStoreError, tstore_codecs.CodecError, OSError) as error:
         line = " ".join(str(error).split())
         console.print(f"error: {line}", style="red", highlight=False, markup=False, soft_wrap=True)
+        sys.exit(2)
+    except Exception:  # noqa: BLE001  the border of the program: exit code 1 would say "it is in"
+        traceback.print_exc()
         sys.exit(2)

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tstore.catalog import keys
 from tstore.catalog.blobs import BLOB_COLUMNS, BlobLocation
 from tstore.catalog.schema import BLOBS, FAILURES
 from tstore.cluster.job import Job
 from tstore.encode.shards import EncodeItem, plan_shards
 from tstore.encode.stage import encode_shard
+from tstore.errors import ObjectNotFoundError
 from tstore.hub.location import HubLocation, HubTensor
 from tstore.hub.reader import SourceFile
 from tstore.plan.dedup import BAD_SOURCES
@@ -85,7 +87,8 @@ def encode_all(job: Job, plans: pa.Table, index: HubIndex) -> Encoded:
         items = [item for row in pending if (item := _item(row, index, stored)) is not None]
         shards = plan_shards(items, job.options.plan.standalone_codec, job.options.tasks)
         stage = "encode" if round_ == 1 else f"encode-{round_}"
-        keys = job.fan_out(
+        _forget_lost_packs(job, stage)
+        shard_keys = job.fan_out(
             stage,
             encode_shard,
             shards,
@@ -93,7 +96,7 @@ def encode_all(job: Job, plans: pa.Table, index: HubIndex) -> Encoded:
             job.options.plan.standalone_codec,
         )
         blobs, failures = (
-            job.workspace.rows(stage, name, keys).to_table(columns=schema.names).cast(schema)
+            job.workspace.rows(stage, name, shard_keys).to_table(columns=schema.names).cast(schema)
             for name, schema in (("blobs", BLOBS), ("failures", FAILURES))
         )
         index.bad.update(failures["source"].to_pylist())
@@ -109,6 +112,22 @@ def encode_all(job: Job, plans: pa.Table, index: HubIndex) -> Encoded:
         ]
         round_ += 1
     return encoded
+
+
+def _forget_lost_packs(job: Job, stage: str) -> None:
+    """Shards that an interrupted job finished count only while their packs are there."""
+    objects = job.store.objects
+    for key in job.workspace.finished(stage):
+        rows = job.workspace.rows(stage, "blobs", [key]).to_table(["pack", "offset", "nbytes"])
+        ends = pc.add(rows["offset"], rows["nbytes"])
+        for pack, end in zip(rows["pack"].to_pylist(), ends.to_pylist(), strict=True):
+            try:
+                if objects.head(keys.pack(pack)).nbytes >= end:
+                    continue
+            except ObjectNotFoundError:
+                pass
+            job.workspace.forget(stage, key)
+            break
 
 
 def _item(

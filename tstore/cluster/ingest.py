@@ -17,9 +17,15 @@ from rich.console import Console
 import tstore
 from tstore.catalog import RunMarker, Store, keys, lease
 from tstore.catalog.catalog import commit, write_tables
+from tstore.catalog.runs import new_run_id, read_markers
 from tstore.catalog.savings import summarise
 from tstore.catalog.store import open_or_create, open_store
-from tstore.catalog.workspace import Workspace, clear_committed, open_workspace
+from tstore.catalog.workspace import (
+    Workspace,
+    clear_committed,
+    open_workspace,
+    remove_uncommitted,
+)
 from tstore.cluster.encoding import Encoded, HubIndex, encode_all
 from tstore.cluster.fanout import StageReport, peak_memory_nbytes
 from tstore.cluster.job import IngestOptions, Job
@@ -67,10 +73,11 @@ def ingest(options: IngestOptions, console: Console) -> IngestReport:
     TStoreError
         Nothing was committed; the same command goes on where this one stopped.
     """
-    snapshot = list_hub(options.hub, include=options.include, exclude=options.exclude)
-    _check_hub(options, snapshot)
-    console.print(_listed(snapshot), highlight=False)
+    _check_hub(options, list_hub(options.hub, include=options.include, exclude=options.exclude))
     with _opened(options, console) as (store, writer), _catalog(store, console) as connection:
+        # Listed again with the lease held: what was seen before a wait may be long gone.
+        snapshot = list_hub(options.hub, include=options.include, exclude=options.exclude)
+        console.print(_listed(snapshot), highlight=False)
         pending = find_pending(snapshot, connection)
         if pending.empty:
             return _report(None, _counts(pending, None, None), {}, pending.rejects)
@@ -139,6 +146,7 @@ def _opened(
         on_wait=lambda line: console.print(line, highlight=False),
     ) as writer:
         clear_committed(store.objects)
+        remove_uncommitted(store.objects, ABANDONED_AFTER_S)
         store.objects.remove_abandoned(ABANDONED_AFTER_S)
         yield store, writer
 
@@ -150,7 +158,7 @@ def _workspace(
     """Staged results: in the store, so that a restart finds them; elsewhere for a dry run."""
     if options.dry_run:
         with tempfile.TemporaryDirectory(prefix="tstore-") as folder:
-            yield Workspace(folder, "dry-run", "dry-run")
+            yield Workspace(folder, "dry-run", "")
         return
     workspace, resumed = open_workspace(store.objects, options.intent(hub_root))
     if resumed:
@@ -176,8 +184,8 @@ def _run(job: Job, pending: Pending, writer: lease.WriterLease | None) -> Ingest
         if changes_nothing(job.connection, _files(pending, accepted), rejects):
             job.workspace.clear()
             return _report(None, _counts(pending, accepted, planned), job.stages, rejects)
-        counts = _commit(job, pending, accepted, described, planned, encoded, writer)
-    return _report(job.workspace.run_id, counts, job.stages, rejects)
+        run_id, counts = _commit(job, pending, accepted, described, planned, encoded, writer)
+    return _report(run_id, counts, job.stages, rejects)
 
 
 def _scan(job: Job, pending: Pending) -> None:
@@ -198,9 +206,11 @@ def _commit(
     planned: Planned,
     encoded: Encoded,
     writer: lease.WriterLease,
-) -> dict[str, int]:
+) -> tuple[str, dict[str, int]]:
     """Write the rows, then the marker; the run exists once the marker does."""
-    objects, run_id = job.store.objects, job.workspace.run_id
+    objects = job.store.objects
+    writer.check()
+    run_id = new_run_id(max((marker.run_id for marker in read_markers(objects)), default=None))
     kept = pc.is_in(described["tensor_id"], encoded.blobs["tensor_id"])
     tensors = pc.not_equal(described["dtype"], OPAQUE)
     parts = write_tables(
@@ -215,7 +225,7 @@ def _commit(
                 pc.is_in(planned.plans["tensor_id"], encoded.blobs["tensor_id"])
             ),
             "blobs": encoded.blobs,
-            "rejects": _rejects(pending, accepted),
+            "rejects": pa.concat_tables([pending.new_rejects, accepted.rejects]),
             "savings": summarise(accepted.files, planned.plans, encoded.blobs),
         },
     )
@@ -233,11 +243,12 @@ def _commit(
         options=job.options.intent(job.options.hub),
         counts={**counts, "stages": {name: asdict(stage) for name, stage in job.stages.items()}},
         tables=parts,
+        workspace=job.workspace.token,
     )
     writer.check()
     commit(objects, marker)
     job.workspace.clear()
-    return counts
+    return run_id, counts
 
 
 def _files(pending: Pending, accepted: Accepted) -> pa.Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,12 +10,19 @@ from numpy.typing import NDArray
 
 import tstore_codecs
 from tstore.catalog import keys
+from tstore.catalog.blobs import BlobLocation
 from tstore.catalog.schema import BLOBS, FAILURES
-from tstore.encode.pack import PackEntry, build_pack
+from tstore.encode.pack import Pack, PackEntry, build_pack
 from tstore.encode.shards import EncodeItem, EncodeShard
-from tstore.errors import ObjectExistsError, SourceRejectedError, VerificationError
+from tstore.errors import (
+    BlobDamagedError,
+    BlobMissingError,
+    ObjectExistsError,
+    SourceRejectedError,
+    VerificationError,
+)
 from tstore.hub.location import HubTensor
-from tstore.ids import content_hash
+from tstore.ids import content_hash, sha256
 from tstore.objects import ObjectStore, open_objects
 
 _WORTH_TRYING_ALONE = 0.9
@@ -60,14 +66,23 @@ def encode_shard(shard: EncodeShard, store_uri: str, standalone_codec: str) -> d
         rows.append(_blob_row(item, entry))
     if entries:
         pack = build_pack(entries)
-        with suppress(ObjectExistsError):  # the same bytes, from a try that was cut short
-            objects.put_new(keys.pack(pack.pack_id), pack.parts)
+        _publish(objects, pack)
         for row, offset in zip(rows, pack.offsets, strict=True):
             row.update(pack=pack.pack_id, offset=offset)
     return {
         "blobs": pa.Table.from_pylist(rows, BLOBS),
         "failures": pa.Table.from_pylist(failures, FAILURES),
     }
+
+
+def _publish(objects: ObjectStore, pack: Pack) -> None:
+    """Write a pack. One that lies there from an earlier try must be the same, or is replaced."""
+    key = keys.pack(pack.pack_id)
+    try:
+        objects.put_new(key, pack.parts)
+    except ObjectExistsError:
+        if sha256(objects.get(key)) != pack.pack_id:
+            objects.put(key, pack.parts)
 
 
 def _base_source(item: EncodeItem) -> str | None:
@@ -80,12 +95,20 @@ def _read_base(
     if item.base is None:
         return None
     if cache.tensor_id != item.base.tensor_id:
+        cache.tensor_id = item.base.tensor_id
         if isinstance(item.base, HubTensor):
-            data = item.base.read()
+            cache.data = item.base.read()
         else:
-            data = item.base.check(tstore_codecs.decode(item.base.read(objects)))
-        cache.tensor_id, cache.data = item.base.tensor_id, data
+            cache.data = _read_stored(item.base, objects)
     return cache.data
+
+
+def _read_stored(base: BlobLocation, objects: ObjectStore) -> NDArray[np.uint8] | None:
+    """A base from the store; None if it is damaged, which must not stop what is new."""
+    try:
+        return base.check(tstore_codecs.decode(base.read(objects)))
+    except (BlobDamagedError, BlobMissingError, tstore_codecs.CodecError):
+        return None
 
 
 def _encode(
@@ -94,7 +117,10 @@ def _encode(
     base: NDArray[np.uint8] | None,
     standalone_codec: str,
 ) -> PackEntry:
-    codec, base_id = item.codec, item.base.tensor_id if item.base is not None else None
+    if base is None or item.base is None:
+        codec, base_id = item.codec if item.base is None else standalone_codec, None
+    else:
+        codec, base_id = item.codec, item.base.tensor_id
     blob = tstore_codecs.encode(target, dtype=item.dtype, codec=codec, base=base)
     if base is not None and len(blob) > _WORTH_TRYING_ALONE * item.alone_nbytes:
         alone = tstore_codecs.encode(target, dtype=item.dtype, codec=standalone_codec)

@@ -28,7 +28,9 @@ class Pending:
     carried_files, carried_tensors : pyarrow.Table
         Committed rows of unchanged files in revisions that changed: a run lists a revision whole.
     rejects : pyarrow.Table
-        Rows for what the listing refused and no earlier run has reported.
+        Rows for what the listing refused.
+    new_rejects : pyarrow.Table
+        Those of them that no earlier run has recorded.
     """
 
     occurrences: pa.Table
@@ -36,15 +38,17 @@ class Pending:
     carried_files: pa.Table
     carried_tensors: pa.Table
     rejects: pa.Table
+    new_rejects: pa.Table
 
     @property
     def empty(self) -> bool:
         """Whether the store already holds the snapshot."""
-        rows = (self.occurrences, self.carried_files, self.rejects)
+        rows = (self.occurrences, self.carried_files, self.new_rejects)
         return not any(table.num_rows for table in rows)
 
 
 _Revision = tuple[str, str]
+_Ref = tuple[str, str]
 _Place = tuple[str, str, str, tuple[str, ...]]
 """Repository, revision, path, refs."""
 
@@ -62,7 +66,8 @@ def find_pending(snapshot: Snapshot, connection: duckdb.DuckDBPyConnection) -> P
     connection : DuckDBPyConnection
         `Catalog.connect`.
     """
-    known = _known_files(connection)
+    known, targets = _known_files(connection)
+    told = _known_rejects(connection)
     listed: dict[_Revision, list[HubFile]] = {}
     for file in snapshot.files:
         listed.setdefault((file.repo, file.revision), []).append(file)
@@ -73,7 +78,8 @@ def find_pending(snapshot: Snapshot, connection: duckdb.DuckDBPyConnection) -> P
         now = {file.path: file.source.tag for file in files}
         unseen = [p for p in before if p not in now and snapshot.says_nothing_of(*revision, p)]
         refs = snapshot.refs[revision]
-        if before == now | {path: before[path] for path in unseen} and old_refs == refs:
+        same_refs = old_refs == refs and all(targets[revision[0], ref] == revision for ref in refs)
+        if same_refs and before == now | {path: before[path] for path in unseen}:
             continue
         new += [file for file in files if before.get(file.path) != file.source.tag]
         kept = [*unseen, *(path for path, tag in now.items() if before.get(path) == tag)]
@@ -84,7 +90,10 @@ def find_pending(snapshot: Snapshot, connection: duckdb.DuckDBPyConnection) -> P
         sources=_sources(new),
         carried_files=files_rows,
         carried_tensors=tensor_rows,
-        rejects=_new_rejects(connection, snapshot.rejects),
+        rejects=_reject_rows(snapshot.rejects),
+        new_rejects=_reject_rows(
+            r for r in snapshot.rejects if (r.repo, r.revision, r.path, r.reason) not in told
+        ),
     )
 
 
@@ -134,8 +143,10 @@ def _known_rejects(connection: duckdb.DuckDBPyConnection) -> set[tuple[str, str,
 
 def _known_files(
     connection: duckdb.DuckDBPyConnection,
-) -> dict[_Revision, tuple[dict[str, str], tuple[str, ...]]]:
+) -> tuple[dict[_Revision, tuple[dict[str, str], tuple[str, ...]]], dict[_Ref, _Revision]]:
+    """Tags and refs of the files of each revision, and where each ref points now."""
     known: dict[_Revision, tuple[dict[str, str], tuple[str, ...]]] = {}
+    targets: dict[_Ref, _Revision] = {}
     # A file that can no longer be restored counts as unknown: taking it in again heals it.
     rows = connection.sql(
         """
@@ -144,12 +155,13 @@ def _known_files(
             WHERE x.tensor_id NOT IN (SELECT tensor_id FROM usable_blobs)
         )
         SELECT repo, revision, refs, path, source_tag
-        FROM current_files ANTI JOIN lost USING (repo, revision, path)
+        FROM current_files ANTI JOIN lost USING (repo, revision, path) ORDER BY run
         """
     )
     for repo, revision, refs, path, tag in rows.fetchall():
         known.setdefault((repo, revision), ({}, tuple(refs)))[0][path] = tag
-    return known
+        targets.update({(repo, ref): (repo, revision) for ref in refs})  # the newest run wins
+    return known, targets
 
 
 def _occurrences(files: Iterable[HubFile], snapshot: Snapshot) -> pa.Table:
@@ -202,8 +214,7 @@ def _carry(
     return old_files.to_arrow_table().cast(FILES), old_tensors.to_arrow_table().cast(TENSORS)
 
 
-def _new_rejects(connection: duckdb.DuckDBPyConnection, rejects: Iterable[Reject]) -> pa.Table:
-    known = _known_rejects(connection)
+def _reject_rows(rejects: Iterable[Reject]) -> pa.Table:
     rows = [
         {
             "repo": reject.repo,
@@ -215,6 +226,5 @@ def _new_rejects(connection: duckdb.DuckDBPyConnection, rejects: Iterable[Reject
             "stored": False,
         }
         for reject in rejects
-        if (reject.repo, reject.revision, reject.path, reject.reason) not in known
     ]
     return pa.Table.from_pylist(rows, REJECTS)

@@ -77,7 +77,9 @@ def restore_repo(
         The store is damaged; the file does not get its name.
     """
     name, _, until = (revision or "").partition("@")
-    with store.catalog(until=until or None).connect() as connection:
+    catalog = store.catalog(until=until or None)
+    catalog.check(("files", "blobs"))  # a damaged footer would hide rows without an error
+    with catalog.connect() as connection:
         found = resolve_revision(connection, repo, name or None)
         files = files_of(connection, repo, found)
         blobs = blobs_for(connection, files)
