@@ -23,7 +23,7 @@ def rename(store, old, new):
 
 
 UNSAFE = ["", ".", "..", "../x", "a/../../x", "a/../x", "./x", "a//x", "a/", "/absolute/x", "//x"]
-UNSAFE += ["..\\x", "a\\..\\..\\x", "C:/x", "c:x", "a\0b", "\0"]
+UNSAFE += ["..\\x", "a\\..\\..\\x", "a\0b", "\0"]
 
 
 @pytest.mark.parametrize("path", UNSAFE)

@@ -181,7 +181,9 @@ def _run(job: Job, pending: Pending, writer: lease.WriterLease | None) -> Ingest
         accepted = accept(job.connection, pending.occurrences, encoded.bad_sources)
         pending = carry_rejected(job.connection, pending, accepted.rejects)
         rejects = _rejects(pending, accepted)
-        if changes_nothing(job.connection, _files(pending, accepted), rejects):
+        if not pending.refs_moved and changes_nothing(
+            job.connection, _files(pending, accepted), rejects
+        ):
             job.workspace.clear()
             return _report(None, _counts(pending, accepted, planned), job.stages, rejects)
         run_id, counts = _commit(job, pending, accepted, described, planned, encoded, writer)

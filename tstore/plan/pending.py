@@ -31,6 +31,8 @@ class Pending:
         Rows for what the listing refused.
     new_rejects : pyarrow.Table
         Those of them that no earlier run has recorded.
+    refs_moved : bool
+        Whether a ref points to another known revision than before.
     """
 
     occurrences: pa.Table
@@ -39,6 +41,7 @@ class Pending:
     carried_tensors: pa.Table
     rejects: pa.Table
     new_rejects: pa.Table
+    refs_moved: bool
 
     @property
     def empty(self) -> bool:
@@ -73,12 +76,14 @@ def find_pending(snapshot: Snapshot, connection: duckdb.DuckDBPyConnection) -> P
         listed.setdefault((file.repo, file.revision), []).append(file)
     new: list[HubFile] = []
     carried: list[_Place] = []
+    refs_moved = False
     for revision, files in listed.items():
         before, old_refs = known.get(revision, ({}, None))
         now = {file.path: file.source.tag for file in files}
         unseen = [p for p in before if p not in now and snapshot.says_nothing_of(*revision, p)]
         refs = snapshot.refs[revision]
         same_refs = old_refs == refs and all(targets[revision[0], ref] == revision for ref in refs)
+        refs_moved |= not same_refs
         if same_refs and before == now | {path: before[path] for path in unseen}:
             continue
         new += [file for file in files if before.get(file.path) != file.source.tag]
@@ -94,6 +99,7 @@ def find_pending(snapshot: Snapshot, connection: duckdb.DuckDBPyConnection) -> P
         new_rejects=_reject_rows(
             r for r in snapshot.rejects if (r.repo, r.revision, r.path, r.reason) not in told
         ),
+        refs_moved=refs_moved,
     )
 
 
