@@ -24,7 +24,7 @@ from tstore.errors import (
 from tstore.objects import ObjectInfo, open_objects
 from tstore.settings import KIB
 
-INVALID_KEYS = ["", "/a", "../a", "a/../b", "a/..", "./a", "a//b", "a/", "a\0b", "a\\b", "c:/a"]
+INVALID_KEYS = ["", "/a", "../a", "a/../b", "a/..", "./a", "a//b", "a/", "a\0b", "a\\b"]
 
 
 @pytest.fixture(params=["local"])
