@@ -277,19 +277,19 @@ def test_refs_that_cannot_be_read_are_rejects(cache):
 
 
 def test_links_inside_the_hub_are_followed(hub):
-    write(hub / "shared/tokenizer/vocab.txt")
+    write(hub / "common/tokenizer/vocab.txt")
     repo = hub / "org/name"
-    (repo / "tokenizer").symlink_to("../../shared/tokenizer")
-    (repo / "vocab").symlink_to(hub / "shared/tokenizer/vocab.txt")
+    (repo / "tokenizer").symlink_to("../../common/tokenizer")
+    (repo / "vocab").symlink_to(hub / "common/tokenizer/vocab.txt")
     (hub / "org/alias").symlink_to("name")
     snapshot = list_hub(str(hub))
-    vocab = stat_source(hub / "shared/tokenizer/vocab.txt")
+    vocab = stat_source(hub / "common/tokenizer/vocab.txt")
     assert {(f.repo, f.path) for f in snapshot.files if f.source == vocab} == {
         ("org/name", "tokenizer/vocab.txt"),
         ("org/name", "vocab"),
         ("org/alias", "tokenizer/vocab.txt"),
         ("org/alias", "vocab"),
-        ("shared/tokenizer", "vocab.txt"),
+        ("common/tokenizer", "vocab.txt"),
     }
     assert snapshot.rejects == ()
 
@@ -373,10 +373,10 @@ def test_a_net_of_links_ends(hub, monkeypatch):
 
 def test_many_repositories_may_link_to_one_directory(hub, monkeypatch):
     monkeypatch.setattr(walk_module, "MAX_LINKS_PER_DIRECTORY", 1)
-    write(hub / "shared/tokenizer/x")
+    write(hub / "common/tokenizer/x")
     for i in range(3):
         (hub / f"org/n{i}").mkdir()
-        (hub / f"org/n{i}/tokenizer").symlink_to("../../shared/tokenizer")
+        (hub / f"org/n{i}/tokenizer").symlink_to("../../common/tokenizer")
     snapshot = list_hub(str(hub))
     assert len([f for f in snapshot.files if f.path == "tokenizer/x"]) == 3
     assert snapshot.rejects == ()
