@@ -10,6 +10,7 @@ from tstore.cluster.ingest import IngestReport
 from tstore.cluster.job import IngestOptions
 
 _MAX_REJECTS = 20
+_MAX_WORKERS = 8
 
 
 def print_ingest(report: IngestReport, options: IngestOptions, console: Console) -> None:
@@ -17,9 +18,7 @@ def print_ingest(report: IngestReport, options: IngestOptions, console: Console)
     _print_rejects(report, console)
     if report.stages:
         _print_stages(report.stages, console)
-        peak = max((m for s in report.stages.values() for m in s.worker_memory.values()), default=0)
-        driver = human(report.driver_memory_nbytes)
-        console.print(f"peak memory: driver {driver}, largest worker {human(peak)}\n")
+        _print_memory(report, console)
     if report.run_id is None and not options.dry_run:
         console.print(f"nothing new in {options.hub}: the store already holds what can be read")
     else:
@@ -62,6 +61,20 @@ def _print_stages(stages: dict[str, StageReport], console: Console) -> None:
     ]
     columns = ("stage", "seconds", "shards", "raw bytes", "MB/s per core", "peak memory")
     print_table(console, "where the time went", columns, rows)
+
+
+def _print_memory(report: IngestReport, console: Console) -> None:
+    """Peak memory of the driver and of each worker, the largest first."""
+    peaks: dict[str, int] = {}
+    for stage in report.stages.values():
+        for worker, nbytes in stage.worker_memory.items():
+            peaks[worker] = max(peaks.get(worker, 0), nbytes)
+    largest = sorted(peaks.values(), reverse=True)
+    shown = ", ".join(human(nbytes) for nbytes in largest[:_MAX_WORKERS])
+    if len(largest) > _MAX_WORKERS:
+        shown += f" and {len(largest) - _MAX_WORKERS} smaller ones"
+    driver = human(report.driver_memory_nbytes)
+    console.print(f"peak memory: driver {driver}; workers {shown}\n")
 
 
 def _print_rejects(report: IngestReport, console: Console) -> None:
