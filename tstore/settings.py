@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 KIB = 1 << 10
 MIB = 1 << 20
-GIB = 1 << 30
 
 
 @dataclass(frozen=True)

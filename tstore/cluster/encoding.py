@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -46,19 +47,16 @@ class HubIndex:
         row = self._rows[tensor_id]
         for place in row["locations"]:
             if place["source"] not in self.bad:
-                source = self._sources[place["source"]]
-                location = HubLocation(source, place["start"], row["nbytes"])
-                return HubTensor(tensor_id, row["sha256"], location)
+                return HubTensor(tensor_id, row["sha256"], self._at(row, place))
         return None
 
     def locate(self, tensor_id: str) -> HubLocation:
         """Where the scan found it first."""
         row = self._rows[tensor_id]
-        place = row["locations"][0]
-        return HubLocation(self._sources[place["source"]], place["start"], row["nbytes"])
+        return self._at(row, row["locations"][0])
 
-    def __contains__(self, tensor_id: str) -> bool:
-        return tensor_id in self._rows
+    def _at(self, row: dict[str, Any], place: dict[str, Any]) -> HubLocation:
+        return HubLocation(self._sources[place["source"]], place["start"], row["nbytes"])
 
 
 @dataclass
