@@ -1,36 +1,75 @@
-"""A rANS stream of bytes: table, lane states, words. FORMAT.md, "rANS stream"."""
+"""rANS streams from and to bytes: lane states, then words. FORMAT.md, "rANS stream"."""
 
 import numpy as np
 import numpy.typing as npt
 
 from tstore_codecs.buffers import ByteArray
 from tstore_codecs.errors import CorruptBlobError
-from tstore_codecs.kernels import freqs as tables
+from tstore_codecs.kernels import freqs as kernels
 from tstore_codecs.kernels import rans
+from tstore_codecs.kernels.lanes import PAD_WORDS, STATE_LOW
+from tstore_codecs.kernels.paths import PATH
+from tstore_codecs.tables import normalised, read_table, write_table
 
-STATES_NBYTES = 4 * rans.LANES
-
-_TABLE_FAULTS = {
-    tables.TABLE_ENDS_EARLY: "the frequency table ends early",
-    tables.TABLE_NOT_CANONICAL: "the frequency table is not in its shortest form",
-    tables.TABLE_WRONG_SUM: "the frequencies do not sum to 4096",
-}
-_STREAM_FAULTS = {
+_FAULTS = {
     rans.STACK_UNDERFLOW: "the words run out before the symbols",
     rans.STACK_LEFTOVER: "words are left after the last symbol",
     rans.WRONG_FINAL_STATE: "a lane does not end in its first state",
 }
 
+States = npt.NDArray[np.uint32]
+Words = npt.NDArray[np.uint16]
+
+
+def empty_stream(n: int, passes: int) -> tuple[States, Words]:
+    """Return lane states and a stack for `n` symbols with up to `passes` passes of raw bits."""
+    words = np.empty(n * (1 + passes) + PAD_WORDS, np.uint16)
+    return np.empty(rans.lanes_of(n), np.uint32), words
+
+
+def write_stream(states: States, words: Words) -> bytes:
+    """Return the stream with these states to start from and this stack."""
+    return states.tobytes() + words.tobytes()
+
+
+def read_stream(stream: ByteArray, n: int) -> tuple[States, Words]:
+    """Return the lane states of a stream of `n` symbols, and its stack with padding around.
+
+    Raises
+    ------
+    CorruptBlobError
+        If the bytes cannot be a stream.
+    """
+    states = np.empty(rans.lanes_of(n), np.uint32)
+    n_words, odd = divmod(stream.size - states.nbytes, 2)
+    if n_words < 0 or odd:
+        raise CorruptBlobError(
+            f"bad rANS stream: expected {states.nbytes} bytes of states and an even number of "
+            f"word bytes; found {stream.size} bytes"
+        )
+    states.view(np.uint8)[:] = stream[: states.nbytes]
+    if states.min() < STATE_LOW:
+        raise CorruptBlobError("bad rANS stream: a lane starts below 2**16")
+    words = np.zeros(n_words + 2 * PAD_WORDS, np.uint16)
+    words[PAD_WORDS : PAD_WORDS + n_words].view(np.uint8)[:] = stream[states.nbytes :]
+    return states, words
+
+
+def check(fault: int) -> None:
+    """Raise `CorruptBlobError` if a kernel returned another code than `rans.OK`."""
+    if fault != rans.OK:
+        raise CorruptBlobError(f"bad rANS stream: {_FAULTS[fault]}")
+
 
 def histogram(symbols: ByteArray) -> npt.NDArray[np.int64]:
     """Return how often each byte value occurs in `symbols`, int64 (256,)."""
     counts = np.empty(256, np.int64)
-    tables.histogram(symbols, counts)
+    kernels.histogram(symbols, counts)
     return counts
 
 
 def encode_symbols(symbols: ByteArray, counts: npt.NDArray[np.int64], limit: int) -> bytes | None:
-    """Return the rANS stream of `symbols`, or None if it would surely pass `limit` bytes.
+    """Return a table and a stream of `symbols`, or None if they would surely pass `limit` bytes.
 
     Parameters
     ----------
@@ -39,46 +78,28 @@ def encode_symbols(symbols: ByteArray, counts: npt.NDArray[np.int64], limit: int
     counts
         Their `histogram`.
     limit
-        In bytes. A stream that is not refused may still be slightly longer.
+        In bytes. What is not refused may still be slightly longer.
     """
-    freqs = np.empty(256, np.uint32)
-    tables.normalise(counts, freqs)
-    if tables.coded_nbytes(counts, freqs) >= limit:
+    freqs = normalised(counts)
+    if kernels.coded_nbytes(counts, freqs) >= limit:
         return None
-    table = np.empty(tables.MAX_TABLE_NBYTES, np.uint8)
-    table = table[: tables.write_table(freqs, table)]
-    states = np.empty(rans.LANES, np.uint32)
-    words = np.empty(symbols.size + 1, np.uint16)
-    height = rans.encode_lanes(symbols, freqs, states, words)
-    return b"".join((table.tobytes(), states.tobytes(), words[:height].tobytes()))
+    ranges = np.empty(256, np.uint32)
+    kernels.encode_ranges(freqs, ranges)
+    states, words = empty_stream(symbols.size, 0)
+    height = rans.encode_plane(PATH, symbols, ranges, states, words)
+    return write_table(freqs) + write_stream(states, words[:height])
 
 
-def decode_symbols(stream: ByteArray, out: ByteArray) -> None:
-    """Fill `out`, uint8 (n,), from exactly the bytes of `stream`.
+def decode_symbols(data: ByteArray, out: ByteArray) -> None:
+    """Fill `out`, uint8 (n,), from exactly the bytes of `data`.
 
     Raises
     ------
     CorruptBlobError
-        If `stream` is not what `encode_symbols` writes for n symbols.
+        If `data` is not what `encode_symbols` returns for n symbols.
     """
-    freqs = np.empty(256, np.uint32)
-    table_nbytes = tables.read_table(stream, freqs)
-    if table_nbytes in _TABLE_FAULTS:
-        raise CorruptBlobError(f"bad rANS stream: {_TABLE_FAULTS[table_nbytes]}")
-    words_nbytes = stream.size - table_nbytes - STATES_NBYTES
-    if words_nbytes < 0 or words_nbytes % 2:
-        raise CorruptBlobError(
-            f"bad rANS stream: expected {STATES_NBYTES} bytes of states and an even number of "
-            f"word bytes; found {stream.size - table_nbytes} bytes after the table"
-        )
-    states = np.empty(rans.LANES, np.uint32)
-    words = np.zeros(rans.LANES + words_nbytes // 2, np.uint16)
-    states.view(np.uint8)[:] = stream[table_nbytes : table_nbytes + STATES_NBYTES]
-    words[rans.LANES :].view(np.uint8)[:] = stream[table_nbytes + STATES_NBYTES :]
-    if states.min() < rans.STATE_LOW:
-        raise CorruptBlobError("bad rANS stream: a lane starts below 2**16")
-    slots = np.empty(tables.PROB_TOTAL, np.uint32)
-    tables.decode_slots(freqs, slots)
-    fault = rans.decode_lanes(words, slots, states, out)
-    if fault != rans.OK:
-        raise CorruptBlobError(f"bad rANS stream: {_STREAM_FAULTS[fault]}")
+    freqs, table_nbytes = read_table(data)
+    states, words = read_stream(data[table_nbytes:], out.size)
+    slots = np.empty(kernels.PROB_TOTAL, np.uint32)
+    kernels.decode_slots(freqs, slots)
+    check(rans.decode_plane(PATH, words, slots, states, out))

@@ -56,3 +56,15 @@ class UnsuitableBufferError(CodecError):
 
 class DuplicateCodecError(CodecError):
     """Two codecs claim one name or wire id, or a codec claims one that is not its own."""
+
+
+class UnsupportedPathError(CodecError):
+    """The environment asks for an instruction set that is unknown or that this CPU lacks."""
+
+
+class WrongShapeError(CodecError):
+    """Shape and dtype make another number of bytes than the tensor has."""
+
+
+class OutOfRangeError(CodecError):
+    """The range of bytes does not lie within the tensor."""

@@ -1,9 +1,11 @@
 """The frame around coded chunks: the one reader and writer of magic and version. FORMAT.md."""
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +14,7 @@ from tstore_codecs.base import Codec
 from tstore_codecs.buffers import ByteArray, as_bytes
 from tstore_codecs.dtypes import Dtype, dtype_by_wire_id
 from tstore_codecs.errors import CorruptBlobError, TruncatedBlobError, UnsupportedVersionError
+from tstore_codecs.forms import Chunk, Form
 from tstore_codecs.kernels.checksum import xxh64
 from tstore_codecs.limits import CHUNK_ALIGNMENT, CHUNK_NBYTES, MAX_CHUNK_NBYTES
 from tstore_codecs.registry import codec_by_wire_id
@@ -19,17 +22,19 @@ from tstore_codecs.registry import codec_by_wire_id
 MAGIC: Final = b"\xa7TSB"
 FORMAT_VERSION: Final = 1
 
-_HEADER: Final = struct.Struct("<4s4BQIIQ")
+_HEADER: Final = struct.Struct("<4s4BQII")
 _CHECKSUM: Final = struct.Struct("<Q")
-_SIZE: Final = np.dtype("<u4")
 _HAS_BASE: Final = 1
+_FORM_SHIFT: Final = 30
+_ALONE: Final = np.dtype([("size", "<u4"), ("payload", "<u8"), ("target", "<u8")])
+_WITH_BASE: Final = np.dtype([*_ALONE.descr, ("base", "<u8")])
 
 
 @dataclass(frozen=True, slots=True)
 class BlobInfo:
-    """What a blob says about itself; sizes in bytes, checksums are XXH64.
+    """What a blob says about itself; sizes in bytes.
 
-    `base_checksum` is 0 for a codec without base.
+    `model_nbytes` is what the codec fitted to the whole tensor; each chunk needs it.
     """
 
     codec: str
@@ -38,36 +43,59 @@ class BlobInfo:
     encoded_nbytes: int
     chunk_nbytes: int
     n_chunks: int
+    model_nbytes: int
     needs_base: bool
-    base_checksum: int
-    target_checksum: int
+
+
+class Checksums(NamedTuple):
+    """The XXH64 of a chunk's payload, of its raw bytes and of those of the base (0: no base)."""
+
+    payload: int
+    target: int
+    base: int
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A blob taken apart: structure and checksum hold, the chunks are still coded."""
+    """A blob taken apart: its structure and the checksum of its head hold; chunks are still coded.
+
+    `starts` has the offset of each chunk in `blob` and the end of the last one.
+    """
 
     info: BlobInfo
     codec: Codec
     dtype: Dtype
-    sizes: npt.NDArray[np.uint32]
-    chunks: ByteArray
+    model: ByteArray
+    blob: ByteArray
+    table: npt.NDArray[Any]
+    forms: npt.NDArray[np.uint32]
+    starts: npt.NDArray[np.int64]
+
+    def raw_range(self, i: int) -> tuple[int, int]:
+        """Return where the raw bytes of chunk `i` start and end."""
+        start = i * self.info.chunk_nbytes
+        return start, min(start + self.info.chunk_nbytes, self.info.raw_nbytes)
+
+    def chunk(self, i: int) -> tuple[Form, ByteArray]:
+        """Return form and payload of chunk `i`."""
+        return Form(int(self.forms[i])), self.blob[self.starts[i] : self.starts[i + 1]]
+
+    def checksums(self, i: int) -> Checksums:
+        """Return what chunk `i` and its raw bytes must hash to."""
+        entry = self.table[i]
+        base = int(entry["base"]) if self.info.needs_base else 0
+        return Checksums(int(entry["payload"]), int(entry["target"]), base)
 
 
-@dataclass(frozen=True, slots=True)
-class _Fields:
-    """The header's numbers as found, and the array of chunk sizes."""
+class _Fields(NamedTuple):
+    """The header's numbers as found."""
 
     codec_id: int
     dtype_id: int
     flags: int
     raw_nbytes: int
     chunk_nbytes: int
-    n_chunks: int
-    target_checksum: int
-    base_checksum: int
-    sizes: npt.NDArray[np.uint32]
-    chunks_at: int
+    model_nbytes: int
 
 
 def checksum(data: ByteArray) -> int:
@@ -78,21 +106,28 @@ def checksum(data: ByteArray) -> int:
 def max_encoded_nbytes(raw_nbytes: int) -> int:
     """Return the most bytes that a blob of `raw_nbytes` raw bytes has, whatever the codec."""
     n_chunks = -(-raw_nbytes // CHUNK_NBYTES)
-    return _HEADER.size + 2 * _CHECKSUM.size + _SIZE.itemsize * n_chunks + raw_nbytes
+    return _HEADER.size + _CHECKSUM.size + _WITH_BASE.itemsize * n_chunks + raw_nbytes
 
 
 def write_frame(
-    codec: Codec, dtype: Dtype, raw: ByteArray, base: ByteArray, parts: Sequence[bytes | memoryview]
+    codec: Codec,
+    dtype: Dtype,
+    raw_nbytes: int,
+    model: bytes,
+    chunks: Sequence[Chunk],
+    checksums: Sequence[Checksums],
 ) -> bytes:
-    """Return the blob of `raw`, whose chunks of `CHUNK_NBYTES` are coded as `parts`."""
+    """Return the blob of `chunks`, each of `CHUNK_NBYTES` raw bytes but for the last."""
     flags = _HAS_BASE if codec.needs_base else 0
     ids = (FORMAT_VERSION, codec.wire_id, dtype.wire_id, flags)
-    head = _HEADER.pack(MAGIC, *ids, raw.size, CHUNK_NBYTES, len(parts), checksum(raw))
-    if codec.needs_base:
-        head += _CHECKSUM.pack(checksum(base))
-    sizes = np.array([len(part) for part in parts], _SIZE)
-    content = b"".join((head, sizes.tobytes(), *parts))
-    return content + _CHECKSUM.pack(checksum(as_bytes(content)))
+    header = _HEADER.pack(MAGIC, *ids, raw_nbytes, CHUNK_NBYTES, len(model))
+    table = np.empty(len(chunks), _WITH_BASE if codec.needs_base else _ALONE)
+    table["size"] = [chunk.form << _FORM_SHIFT | len(chunk.payload) for chunk in chunks]
+    for name in table.dtype.names[1:]:
+        table[name] = [getattr(sums, name) for sums in checksums]
+    head = b"".join((header, table.tobytes(), model))
+    payloads = (chunk.payload for chunk in chunks)
+    return b"".join((head, _CHECKSUM.pack(checksum(as_bytes(head))), *payloads))
 
 
 def read_frame(blob: ByteArray) -> Frame:
@@ -101,66 +136,62 @@ def read_frame(blob: ByteArray) -> Frame:
     Raises
     ------
     CorruptBlobError, TruncatedBlobError, UnsupportedVersionError
-        If `blob` is not a whole, sound blob of a known version.
+        If `blob` is not a whole blob of a known version with a sound head.
     UnsupportedDtypeError, UnknownCodecError
         If it names a dtype or codec that this build lacks.
     """
-    fields = _read_fields(blob)
-    _check_length(blob, fields)
-    _check_checksum(blob)
+    fields = _read_header(blob)
+    n_chunks = _count_chunks(fields)
+    layout = _WITH_BASE if fields.flags & _HAS_BASE else _ALONE
+    model_at = _HEADER.size + layout.itemsize * n_chunks
+    head_nbytes = model_at + fields.model_nbytes
+    _expect_nbytes(blob, head_nbytes + _CHECKSUM.size)
+    _check_head(blob, head_nbytes)
     codec, dtype = codec_by_wire_id(fields.codec_id), dtype_by_wire_id(fields.dtype_id)
     if fields.flags != (_HAS_BASE if codec.needs_base else 0):
         raise CorruptBlobError(f"flags {fields.flags:#04x} do not go with codec {codec.name!r}")
-    _check_chunks(fields)
+    table = np.frombuffer(blob[_HEADER.size : model_at].tobytes(), layout)
+    forms, sizes = np.divmod(table["size"], np.uint32(1 << _FORM_SHIFT))
+    starts = np.full(n_chunks + 1, head_nbytes + _CHECKSUM.size, np.int64)
+    starts[1:] += np.cumsum(sizes, dtype=np.int64)
+    _check_sizes(blob, fields, sizes, int(starts[-1]))
     info = BlobInfo(
         codec=codec.name,
         dtype=dtype.name,
         raw_nbytes=fields.raw_nbytes,
         encoded_nbytes=blob.size,
         chunk_nbytes=fields.chunk_nbytes,
-        n_chunks=fields.n_chunks,
+        n_chunks=n_chunks,
+        model_nbytes=fields.model_nbytes,
         needs_base=codec.needs_base,
-        base_checksum=fields.base_checksum,
-        target_checksum=fields.target_checksum,
     )
-    chunks = blob[fields.chunks_at : blob.size - _CHECKSUM.size]
-    return Frame(info, codec, dtype, fields.sizes, chunks)
+    return Frame(info, codec, dtype, blob[model_at:head_nbytes], blob, table, forms, starts)
 
 
-def _read_fields(blob: ByteArray) -> _Fields:
-    """Read header and chunk table; raise if it is no blob, of another version, or too short."""
+def _read_header(blob: ByteArray) -> _Fields:
+    """Return the header; raise if `blob` is no blob, of another version, or too short."""
     head = blob[: _HEADER.size].tobytes()
     if head[: len(MAGIC)] != MAGIC[: len(head)]:
         raise CorruptBlobError(f"expected a blob to begin with {MAGIC!r}; found {head[:4]!r}")
     _expect_nbytes(blob, _HEADER.size)
-    _, version, *ids, raw_nbytes, chunk_nbytes, n_chunks, target_checksum = _HEADER.unpack(head)
+    _, version, *numbers = _HEADER.unpack(head)
     if version != FORMAT_VERSION:
         raise UnsupportedVersionError(
             f"this reader knows format version {FORMAT_VERSION}; the blob has version {version}: "
             "a newer tstore_codecs may read it",
             version=version,
         )
-    codec_id, dtype_id, flags = ids
-    at, base_checksum = _HEADER.size, 0
-    if flags & _HAS_BASE:
-        _expect_nbytes(blob, at + _CHECKSUM.size)
-        (base_checksum,) = _CHECKSUM.unpack_from(blob.data, at)
-        at += _CHECKSUM.size
-    chunks_at = at + _SIZE.itemsize * n_chunks
-    _expect_nbytes(blob, chunks_at)
-    sizes = np.frombuffer(blob[at:chunks_at].tobytes(), _SIZE)
-    return _Fields(
-        codec_id=codec_id,
-        dtype_id=dtype_id,
-        flags=flags,
-        raw_nbytes=raw_nbytes,
-        chunk_nbytes=chunk_nbytes,
-        n_chunks=n_chunks,
-        target_checksum=target_checksum,
-        base_checksum=base_checksum,
-        sizes=sizes,
-        chunks_at=chunks_at,
-    )
+    return _Fields(*numbers)
+
+
+def _count_chunks(fields: _Fields) -> int:
+    chunk = fields.chunk_nbytes
+    if not 0 < chunk <= MAX_CHUNK_NBYTES or chunk % CHUNK_ALIGNMENT:
+        raise CorruptBlobError(
+            f"expected a chunk size up to {MAX_CHUNK_NBYTES}, a multiple of {CHUNK_ALIGNMENT}; "
+            f"found {chunk}"
+        )
+    return -(-fields.raw_nbytes // chunk)
 
 
 def _expect_nbytes(blob: ByteArray, nbytes: int) -> None:
@@ -172,41 +203,28 @@ def _expect_nbytes(blob: ByteArray, nbytes: int) -> None:
         )
 
 
-def _check_length(blob: ByteArray, fields: _Fields) -> None:
-    """Raise unless the blob ends right after its last chunk and the checksum."""
-    nbytes = fields.chunks_at + int(fields.sizes.sum(dtype=np.int64)) + _CHECKSUM.size
-    _expect_nbytes(blob, nbytes)
-    if blob.size > nbytes:
-        raise CorruptBlobError(f"expected a blob of {nbytes} bytes; found {blob.size}")
-
-
-def _check_checksum(blob: ByteArray) -> None:
-    content, trailer = blob[: -_CHECKSUM.size], blob[-_CHECKSUM.size :]
-    (stated,) = _CHECKSUM.unpack(trailer.tobytes())
-    found = checksum(content)
+def _check_head(blob: ByteArray, head_nbytes: int) -> None:
+    (stated,) = _CHECKSUM.unpack_from(blob[head_nbytes : head_nbytes + _CHECKSUM.size].tobytes())
+    found = checksum(blob[:head_nbytes])
     if found != stated:
         raise CorruptBlobError(
-            f"expected a blob with checksum {stated:016x}; found {found:016x}: fetch it again"
+            f"expected a blob whose head has checksum {stated:016x}; found {found:016x}: "
+            "fetch it again"
         )
 
 
-def _check_chunks(fields: _Fields) -> None:
-    """Raise unless the chunk sizes can make `raw_nbytes`.
+def _check_sizes(
+    blob: ByteArray, fields: _Fields, sizes: npt.NDArray[np.uint32], end: int
+) -> None:
+    """Raise unless the blob ends after its last chunk and each has a sensible size.
 
-    Then each chunk has paid at least five bytes for at most 1 MiB, so the blob bounds what its
-    raw bytes may take: see `limits.MAX_EXPANSION`.
+    Then each chunk has paid for its table entry and one byte at least, for at most 1 MiB: see
+    `limits.MAX_EXPANSION`.
     """
-    chunk, raw = fields.chunk_nbytes, fields.raw_nbytes
-    if not 0 < chunk <= MAX_CHUNK_NBYTES or chunk % CHUNK_ALIGNMENT:
-        raise CorruptBlobError(
-            f"expected a chunk size up to {MAX_CHUNK_NBYTES}, a multiple of {CHUNK_ALIGNMENT}; "
-            f"found {chunk}"
-        )
-    if fields.n_chunks != -(-raw // chunk):
-        raise CorruptBlobError(
-            f"expected {-(-raw // chunk)} chunks for {raw} bytes; found {fields.n_chunks}"
-        )
-    longest = np.full(fields.n_chunks, chunk, np.int64)
-    longest[-1:] = raw - (fields.n_chunks - 1) * chunk
-    if np.any(fields.sizes < 1) or np.any(fields.sizes > longest):
+    _expect_nbytes(blob, end)
+    if blob.size > end:
+        raise CorruptBlobError(f"expected a blob of {end} bytes; found {blob.size}")
+    longest = np.full(sizes.size, fields.chunk_nbytes, np.int64)
+    longest[-1:] = fields.raw_nbytes - (sizes.size - 1) * fields.chunk_nbytes
+    if np.any(sizes < 1) or np.any(sizes > longest):
         raise CorruptBlobError("a chunk is empty or longer than its raw bytes")

@@ -12,12 +12,33 @@ MAX_CHUNK_NBYTES: Final = 1 << 20
 CHUNK_ALIGNMENT: Final = 8
 """Chunk sizes are multiples of the widest element, so only the last chunk has a partial one."""
 
-MIN_CHUNK_COST: Final = 5
-"""Least bytes a chunk takes in a blob: four in the chunk table and one of payload."""
+MIN_CHUNK_COST: Final = 21
+"""Least bytes a chunk takes in a blob: 20 in the chunk table and one of payload."""
 
 MAX_EXPANSION: Final = MAX_CHUNK_NBYTES // MIN_CHUNK_COST
 """A blob of k bytes never makes a reader allocate more than ``k * MAX_EXPANSION`` bytes.
-Long constant tensors come near it: they are legitimate and cost 7 bytes and up per MiB."""
+Long constant tensors come near it: they are legitimate and cost 23 bytes and up per MiB."""
+
+SMALL_TENSOR_NBYTES: Final = 1 << 16
+"""Up to this size the general forms compete with a codec: there, tables may outweigh gains."""
+
+MAX_MODEL_TABLES: Final = 64
+"""Most tables a reader accepts in a model: 1 MiB of slots."""
+
+MAX_PARTS: Final = 8
+"""Parts of a tensor that are counted side by side."""
+
+DEFAULT_ROW_LENGTH: Final = 1024
+"""Elements per row where no shape is given: even flat tensors have calm and lively stretches."""
+
+MIN_ROW_LENGTH: Final = 128
+"""Shorter rows are taken together: the class of a row costs up to four bits."""
+
+MIN_ROWS: Final = 8
+"""Rows from which their classes are looked at."""
+
+DELTA_ZSTD_LEVEL: Final = 1
+"""Mostly zeros: higher levels gain nothing."""
 
 SMALL_PLANE_NBYTES: Final = 1 << 12
 """Up to this size zstd competes for a plane: there, the 256 bytes of rANS lane states can

@@ -2,7 +2,7 @@
 
 import struct
 
-from tstore_codecs import entropy, zframes
+from tstore_codecs import entropy, zstd_frames
 from tstore_codecs.buffers import ByteArray
 from tstore_codecs.errors import CorruptBlobError
 from tstore_codecs.kernels.planes import has_zero_run
@@ -32,7 +32,7 @@ def encode_plane(plane: ByteArray) -> bytes:
     if stream is not None:
         streams.append((RANS, stream))
     if _suits_zstd(plane, int(counts[0])):
-        streams.append((ZSTD, zframes.compress(plane, PLANE_ZSTD_LEVEL)))
+        streams.append((ZSTD, zstd_frames.compress(plane, PLANE_ZSTD_LEVEL)))
     if streams:
         mode, stream = min(streams, key=lambda coded: len(coded[1]))
         if len(stream) <= limit:
@@ -71,7 +71,7 @@ def decode_plane(payload: ByteArray, at: int, plane: ByteArray) -> int:
     if mode == RANS:
         entropy.decode_symbols(stream, plane)
     else:
-        plane[:] = zframes.decompress(stream, plane.size)
+        plane[:] = zstd_frames.decompress(stream, plane.size)
     return at + 4 + length
 
 

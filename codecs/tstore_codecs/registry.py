@@ -5,7 +5,9 @@ from types import MappingProxyType
 from typing import Final
 
 from tstore_codecs.base import Codec
+from tstore_codecs.bitx import BitX
 from tstore_codecs.errors import DuplicateCodecError, UnknownCodecError
+from tstore_codecs.ordered import FMPP, ULPack, ULProw
 from tstore_codecs.stored import Stored
 from tstore_codecs.tensorx import TensorX
 from tstore_codecs.zipnn import ZipNN
@@ -48,7 +50,9 @@ def index_codecs(codecs: Iterable[Codec]) -> Mapping[str, Codec]:
     return MappingProxyType(by_name)
 
 
-CODECS: Final = index_codecs((Stored(), Zstd(), ZipNN(), TensorX()))
+CODECS: Final = index_codecs(
+    (Stored(), Zstd(), ZipNN(), BitX(), TensorX(), FMPP(), ULPack(), ULProw())
+)
 """Every codec of this build by name."""
 
 

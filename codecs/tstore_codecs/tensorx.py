@@ -8,24 +8,33 @@ from typing import Final
 
 import numpy as np
 
+from tstore_codecs.base import Model, WithoutModel
 from tstore_codecs.buffers import ByteArray, as_bytes
-from tstore_codecs.chunk import decode_planes, encode_planes
+from tstore_codecs.planar import decode_planes, encode_planes
 from tstore_codecs.dtypes import Dtype
 
 
-class TensorX:
+class TensorX(WithoutModel):
     """XOR with the base, split, code each plane."""
 
     name: Final = "tensorx"
     wire_id: Final = 4
     needs_base: Final = True
 
-    def encode_chunk(self, target: ByteArray, base: ByteArray, dtype: Dtype) -> bytes:
+    def encode_chunk(
+        self, model: Model, start: int, target: ByteArray, base: ByteArray, dtype: Dtype
+    ) -> bytes:
         """Return the coded planes of ``target ^ base``."""
         return encode_planes(as_bytes(target ^ base), dtype, _rotates(dtype))
 
     def decode_chunk(
-        self, payload: ByteArray, base: ByteArray, out: ByteArray, dtype: Dtype
+        self,
+        model: Model,
+        start: int,
+        payload: ByteArray,
+        base: ByteArray,
+        out: ByteArray,
+        dtype: Dtype,
     ) -> None:
         """Fill `out` with the coded planes ^ `base`."""
         delta = decode_planes(payload, out.size, dtype, _rotates(dtype))

@@ -7,24 +7,33 @@ stay raw.
 
 from typing import Final
 
+from tstore_codecs.base import Model, WithoutModel
 from tstore_codecs.buffers import ByteArray
-from tstore_codecs.chunk import decode_planes, encode_planes
+from tstore_codecs.planar import decode_planes, encode_planes
 from tstore_codecs.dtypes import Dtype
 
 
-class ZipNN:
+class ZipNN(WithoutModel):
     """Rotate floats, split, code each plane."""
 
     name: Final = "zipnn"
     wire_id: Final = 2
     needs_base: Final = False
 
-    def encode_chunk(self, target: ByteArray, base: ByteArray, dtype: Dtype) -> bytes:
+    def encode_chunk(
+        self, model: Model, start: int, target: ByteArray, base: ByteArray, dtype: Dtype
+    ) -> bytes:
         """Return the coded planes of `target`."""
         return encode_planes(target, dtype, _rotates(dtype))
 
     def decode_chunk(
-        self, payload: ByteArray, base: ByteArray, out: ByteArray, dtype: Dtype
+        self,
+        model: Model,
+        start: int,
+        payload: ByteArray,
+        base: ByteArray,
+        out: ByteArray,
+        dtype: Dtype,
     ) -> None:
         """Fill `out` from coded planes."""
         out[:] = decode_planes(payload, out.size, dtype, _rotates(dtype))

@@ -46,14 +46,14 @@ def normalise(counts, freqs):  # type: ignore[no-untyped-def]
 
     Parameters
     ----------
-    counts : int64 (256,)
+    counts : int64 (n,)
         Not all zero, each below 2**40.
-    freqs : uint32 (256,)
-        Filled.
+    freqs : uint32 (>= n,)
+        Filled as far as the counts go.
     """
     total = counts.sum()
     excess = np.int64(-PROB_TOTAL)
-    for s in range(256):
+    for s in range(counts.size):
         freq = (2 * PROB_TOTAL * counts[s] + total) // (2 * total)
         if counts[s] > 0:
             freq = max(freq, 1)
@@ -62,7 +62,7 @@ def normalise(counts, freqs):  # type: ignore[no-untyped-def]
     while excess != 0:
         step = -1 if excess > 0 else 1
         best = -1
-        for s in range(256):
+        for s in range(counts.size):
             if counts[s] == 0 or (step < 0 and freqs[s] == 1):
                 continue
             if best >= 0:
@@ -187,3 +187,13 @@ def decode_slots(freqs, slots):  # type: ignore[no-untyped-def]
                 | (np.uint32(offset) << np.uint32(20))
             )
             slot += 1
+
+
+@njit(nogil=True, cache=True)
+def encode_ranges(freqs, ranges):  # type: ignore[no-untyped-def]
+    """Fill `ranges`, uint32 (256,): frequency - 1 in 12 bits, start in the 12 above, per symbol."""
+    start = np.uint32(0)
+    for s in range(256):
+        ranges[s] = np.uint32(freqs[s] - _ONE) & np.uint32(PROB_TOTAL - 1)
+        ranges[s] |= np.uint32(start << np.uint32(PROB_BITS))
+        start += freqs[s]

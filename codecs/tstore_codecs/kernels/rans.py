@@ -1,110 +1,164 @@
-"""Interleaved order-0 rANS with a static table; FORMAT.md specifies the stream.
+"""Streams of interleaved rANS: rows of symbols, each followed by its raw bits.
 
-64 lanes with a 32-bit state each; symbol i belongs to lane ``i mod 64``. States stay in
-``[2**16, 2**32)`` and exchange 16-bit words with one stack that all lanes share.
-
-No loop here checks an index. They cannot leave their arrays because callers pass the documented
-sizes, slots are masked, and the height of the stack is compared once per row of 64 symbols.
+64 lanes with a 32-bit state each (4 for short streams); symbol i belongs to lane ``i mod lanes``.
+States stay in ``[2**16, 2**32)`` and exchange 16-bit words with one stack that all lanes share.
+FORMAT.md, "rANS stream". Whole rows of 64 run on `vectors`, all others on `lanes`.
 """
 
 import numpy as np
 from numba import njit
 
-from tstore_codecs.kernels.freqs import PROB_BITS, PROB_TOTAL
+from tstore_codecs.kernels import lanes as plain
+from tstore_codecs.kernels import vectors
+from tstore_codecs.kernels.lanes import BITS_PER_PASS, LANES, PAD_WORDS, STATE_LOW
 
-LANES = 64
-STATE_LOW = 1 << 16
+FEW_LANES = 4
+FEW_LANES_BELOW = 4096
+"""Streams of fewer symbols have `FEW_LANES` lanes: their states take 16 bytes instead of 256."""
+
+TILE = 2048
+"""Symbols between two looks at contexts; a multiple of the lanes. A tile's arrays fit L1."""
 
 OK = 0
-STACK_UNDERFLOW = 1
-STACK_LEFTOVER = 2
-WRONG_FINAL_STATE = 3
+STACK_UNDERFLOW = -1
+STACK_LEFTOVER = -2
+WRONG_FINAL_STATE = -3
 
-_U8, _U12, _U16, _U20 = np.uint32(8), np.uint32(PROB_BITS), np.uint32(16), np.uint32(20)
-_SLOT_MASK = np.uint32(PROB_TOTAL - 1)
-_WORD_MASK = np.uint32(0xFFFF)
 _LOW = np.uint32(STATE_LOW)
-_ONE = np.uint32(1)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def encode_lanes(symbols, freqs, states, words):  # type: ignore[no-untyped-def]
-    """Code `symbols` from the last row of 64 to the first.
+@njit(nogil=True, cache=True)
+def lanes_of(n):  # type: ignore[no-untyped-def]
+    """Return how many lanes a stream of `n` symbols has."""
+    return LANES if n >= FEW_LANES_BELOW else FEW_LANES
+
+
+@njit(nogil=True, cache=True)
+def encode_tile(path, states, words, height, ranges, tables, symbols, shift, raw):  # type: ignore[no-untyped-def]
+    """Push `symbols`, uint8 (n,), and their raw bits, from the last row to the first.
 
     Parameters
     ----------
-    symbols : uint8 (n,)
-    freqs : uint32 (256,)
-        Sum 4096; not zero for any symbol that occurs.
-    states : uint32 (64,)
-        Filled with the states a decoder starts from.
-    words : uint16 (n + 1,)
-        Stack of words; one symbol pushes at most one.
+    path : paths.Path
+    states : uint32 (lanes,)
+    words : uint16 (h,)
+        Room for a word per symbol and pass, and `PAD_WORDS`.
+    height : int
+        Words on the stack.
+    ranges, tables
+        See `lanes.encode_symbols`.
+    shift : uint8
+        How symbols tell their raw bits: ``(symbol >> shift) - 1``.
+    raw : uint16 (passes, >= n)
+        Their raw bits, 16 per pass, the lowest in pass 0.
 
     Returns
     -------
     int
-        Words on the stack.
+        The new height.
     """
-    starts = np.zeros(256, np.uint32)
-    for s in range(1, 256):
-        starts[s] = starts[s - 1] + freqs[s - 1]
-    states[:] = _LOW
-    height = np.int64(0)
-    for row in range((symbols.size + LANES - 1) // LANES - 1, -1, -1):
-        first = row * LANES
-        for lane in range(min(LANES, symbols.size - first)):
-            symbol = symbols[first + lane]
-            freq = freqs[symbol]
-            state = states[lane]
-            # Always store, advance only if the word is due: the branch would be a coin toss.
-            words[height] = np.uint16(state & _WORD_MASK)
-            due = np.uint32(np.uint32(state >> _U20) >= freq)
-            height += np.int64(due)
-            state = np.uint32(state >> np.uint32(due * _U16))
-            quotient = np.uint32(state // freq)
-            rest = np.uint32(state - np.uint32(quotient * freq))
-            states[lane] = np.uint32((quotient << _U12) + rest + starts[symbol])
+    n, lanes, passes = symbols.size, states.size, raw.shape[0]
+    bits_shift = np.int64(shift)
+    for at in range((n - 1) // lanes * lanes, -1, -lanes):
+        count = min(lanes, n - at)
+        for k in range(passes - 1, -1, -1):
+            skip = np.int64(1 + BITS_PER_PASS * k)
+            if count == LANES:
+                height = vectors.encode_bits(
+                    path, states, words, height, symbols, bits_shift, skip, raw[k], at
+                )
+            else:
+                height = plain.encode_bits(
+                    states, words, height, symbols, bits_shift, skip, raw[k], at, count
+                )
+        if count == LANES:
+            height = vectors.encode_symbols(
+                path, states, words, height, ranges, tables, symbols, at
+            )
+        else:
+            height = plain.encode_symbols(
+                states, words, height, ranges, tables, symbols, at, count
+            )
     return height
 
 
 @njit(nogil=True, cache=True)
-def decode_lanes(words, slots, states, out):  # type: ignore[no-untyped-def]
-    """Undo `encode_lanes`: fill `out` from the first row to the last.
+def decode_tile(path, states, words, height, slots, tables, symbols, shift, raw):  # type: ignore[no-untyped-def]
+    """Undo `encode_tile`: fill `symbols` and `raw`, from the first row to the last.
 
-    Parameters
-    ----------
-    words : uint16 (64 + m,)
-        The stack of m words, after 64 words of padding that keep a row's reads inside the array
-        when the stack runs dry.
-    slots : uint32 (4096,)
-        From `decode_slots`.
-    states : uint32 (64,)
-        Where to start; each at least 2**16. Overwritten.
-    out : uint8 (n,)
+    The stack, from ``words[PAD_WORDS]`` to `height`, has `PAD_WORDS` on both sides. `raw` keeps
+    what it had where a whole row has no raw bits in a pass.
 
     Returns
     -------
     int
-        `OK`, or the check that failed.
+        The new height, or `STACK_UNDERFLOW`.
     """
-    height = words.size
-    for first in range(0, out.size, LANES):
-        for lane in range(min(LANES, out.size - first) - 1, -1, -1):
-            state = states[lane]
-            entry = slots[state & _SLOT_MASK]
-            out[first + lane] = np.uint8(entry)
-            freq = np.uint32(((entry >> _U8) & _SLOT_MASK) + _ONE)
-            state = np.uint32(freq * np.uint32(state >> _U12) + np.uint32(entry >> _U20))
-            refilled = np.uint32((state << _U16) | np.uint32(words[height - 1]))
-            due = state < _LOW
-            height -= np.int64(due)
-            states[lane] = refilled if due else state
-        if height < LANES:
+    n, lanes, passes = symbols.size, states.size, raw.shape[0]
+    bits_shift = np.int64(shift)
+    for at in range(0, n, lanes):
+        count = min(lanes, n - at)
+        if count == LANES:
+            height = vectors.decode_symbols(path, states, words, height, slots, tables, symbols, at)
+        else:
+            height = plain.decode_symbols(states, words, height, slots, tables, symbols, at, count)
+        if height < PAD_WORDS:
             return STACK_UNDERFLOW
-    if height != LANES:
+        for k in range(passes):
+            skip = np.int64(1 + BITS_PER_PASS * k)
+            if count == LANES:
+                height = vectors.decode_bits(
+                    path, states, words, height, symbols, bits_shift, skip, raw[k], at
+                )
+            else:
+                height = plain.decode_bits(
+                    states, words, height, symbols, bits_shift, skip, raw[k], at, count
+                )
+            if height < PAD_WORDS:
+                return STACK_UNDERFLOW
+    return height
+
+
+@njit(nogil=True, cache=True)
+def check_end(states, height):  # type: ignore[no-untyped-def]
+    """Return `OK`, or what shows that a stream decoded to `height` and `states` is not sound."""
+    if height < PAD_WORDS:
+        return STACK_UNDERFLOW
+    if height > PAD_WORDS:
         return STACK_LEFTOVER
-    for lane in range(LANES):
-        if states[lane] != _LOW:
+    for state in states:
+        if state != _LOW:
             return WRONG_FINAL_STATE
     return OK
+
+
+@njit(nogil=True, cache=True)
+def encode_plane(path, plane, ranges, states, words):  # type: ignore[no-untyped-def]
+    """Code `plane`, uint8 (n,), under one table; return the words on the stack.
+
+    `states`, uint32 (lanes_of(n),), is filled with those a decoder starts from.
+    """
+    tables = np.zeros(TILE, np.uint8)
+    raw = np.empty((0, TILE), np.uint16)
+    states[:] = _LOW
+    height = np.int64(0)
+    for at in range((plane.size - 1) // TILE * TILE, -1, -TILE):
+        symbols = plane[at : at + TILE]
+        height = encode_tile(
+            path, states, words, height, ranges, tables, symbols, np.uint8(0), raw
+        )
+    return height
+
+
+@njit(nogil=True, cache=True)
+def decode_plane(path, words, slots, states, plane):  # type: ignore[no-untyped-def]
+    """Undo `encode_plane`; return `OK` or the check that failed."""
+    tables = np.zeros(TILE, np.uint8)
+    raw = np.empty((0, TILE), np.uint16)
+    height = np.int64(words.size - PAD_WORDS)
+    for at in range(0, plane.size, TILE):
+        symbols = plane[at : at + TILE]
+        height = decode_tile(path, states, words, height, slots, tables, symbols, np.uint8(0), raw)
+        if height < PAD_WORDS:
+            return STACK_UNDERFLOW
+    return check_end(states, height)

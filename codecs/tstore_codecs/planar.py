@@ -9,6 +9,19 @@ from tstore_codecs.kernels.planes import merge_planes, split_planes
 from tstore_codecs.plane import decode_plane, encode_plane, take
 
 
+def split(chunk: ByteArray, width: int) -> ByteArray:
+    """Return `chunk`, uint8 (n,), plane after plane of units of `width` bytes, then the tail."""
+    body = chunk.size - chunk.size % width
+    planes = chunk[:body].reshape(-1, width).T
+    return np.concatenate((planes.reshape(-1), chunk[body:]))
+
+
+def merge(planes: ByteArray, width: int) -> ByteArray:
+    """Undo `split`."""
+    body = planes.size - planes.size % width
+    return np.concatenate((planes[:body].reshape(width, -1).T.reshape(-1), planes[body:]))
+
+
 def encode_planes(chunk: ByteArray, dtype: Dtype, rotate: bool) -> bytes:
     """Return `chunk`, read-only uint8 (n,), as coded byte planes.
 

@@ -1,0 +1,340 @@
+"""Fitting contexts: which row is of which class, and which contexts share a table.
+
+ULPack has a table per exponent of the base. Here a context is an exponent and a class of rows, and
+contexts of similar statistics share one of at most `MAX_TABLES` tables: fine classes cost little.
+Everything is integers, so every machine fits the same.
+"""
+
+import numpy as np
+from numba import njit
+
+from tstore_codecs.kernels.rans import TILE
+from tstore_codecs.kernels.residuals import MSB_SHIFT, N_CONTEXTS, exponent_contexts, split
+
+MAX_TABLES = 16
+"""Tables of a tensor. More gain less than 0.1 % and leave the L2 cache."""
+
+CLASS_BITS = 5
+N_CLASSES = 1 << CLASS_BITS
+CLASS_STEP_BITS = 6
+"""Classes are a quarter of a bit wide: mean bit lengths are in units of 1/256 bit."""
+
+ROW_SAMPLES = 128
+"""About how many elements of a row tell its class."""
+
+SAMPLE_BLOCK = 512
+SAMPLE_BLOCKS = 64
+
+_BINS = 64
+_BIN_STEP_BITS = 6
+_COST_UNITS_PER_BIT = 1 << 16
+_LOG2 = np.round(np.log2(1 + np.arange(4096) / 4096) * _COST_UNITS_PER_BIT).astype(np.int64)
+
+
+@njit(nogil=True, cache=True)
+def symbol_lengths(shift, lengths):  # type: ignore[no-untyped-def]
+    """Write the bit length of the residuals of each symbol, times 256, to `lengths`, int32 (256,)."""
+    for s in range(256):
+        if shift == MSB_SHIFT:
+            lengths[s] = 256 * (s >> 1)
+        elif s < 4:
+            lengths[s] = 256 * min(s, 2)
+        else:
+            lengths[s] = 256 * ((s >> 2) + 2)
+
+
+@njit(nogil=True, cache=True)
+def highest_field(base, half, shift):  # type: ignore[no-untyped-def]
+    """Return the highest ``magnitude >> shift`` in a sample of `base`, words (n,)."""
+    step = max(base.size // (SAMPLE_BLOCK * SAMPLE_BLOCKS), 1)
+    highest = np.uint64(0)
+    for i in range(0, base.size, step):
+        magnitude = np.uint64(base[i]) & (np.uint64(half) - np.uint64(1))
+        highest = max(highest, magnitude >> np.uint64(shift))
+    return np.int64(highest)
+
+
+@njit(nogil=True, cache=True)
+def sample_deviations(target, base, elements, shift, low, deviations):  # type: ignore[no-untyped-def]
+    """Write how far each symbol is from the mean bit length of its context, by a sample.
+
+    Parameters
+    ----------
+    target, base : words (n,)
+    elements : ordered.Elements
+    shift, low : int
+        See `residuals.exponent_contexts`.
+    deviations : int32 (32, 256)
+        Filled; in 1/256 bit.
+    """
+    lengths = np.empty(256, np.int32)
+    symbol_lengths(elements.shift, lengths)
+    sums, counts = np.zeros((2, N_CONTEXTS), np.int64)
+    symbols, fields = np.empty((2, SAMPLE_BLOCK), np.uint8)
+    rest = np.full(SAMPLE_BLOCK, elements.half)
+    raw = np.empty((elements.passes, SAMPLE_BLOCK), np.uint16)
+    step = max(base.size // SAMPLE_BLOCKS, SAMPLE_BLOCK)
+    for at in range(0, base.size, step):
+        theirs = base[at : at + SAMPLE_BLOCK]
+        n = theirs.size
+        split(
+            target[at : at + n], theirs, elements.half, elements.floats, elements.shift,
+            symbols[:n], rest[:n], raw,
+        )
+        exponent_contexts(theirs, elements.half, shift, low, fields)
+        for i in range(n):
+            sums[fields[i]] += lengths[symbols[i]]
+            counts[fields[i]] += 1
+    for c in range(N_CONTEXTS):
+        mean = sums[c] // max(counts[c], 1)
+        for s in range(256):
+            deviations[c, s] = lengths[s] - mean
+
+
+@njit(nogil=True, cache=True)
+def _class_of_row(symbols, fields, deviations):  # type: ignore[no-untyped-def]
+    """Return the class of a row by the mean of its deviations."""
+    total, n = np.int64(0), np.int64(0)
+    for i in range(0, symbols.size, max(symbols.size // ROW_SAMPLES, 1)):
+        total += deviations[fields[i], symbols[i]]
+        n += 1
+    step = (total // n + (1 << CLASS_STEP_BITS >> 1)) >> CLASS_STEP_BITS
+    return min(max(step + N_CLASSES // 2, 0), N_CLASSES - 1)
+
+
+@njit(nogil=True, cache=True)
+def _count(symbols, fields, counts):  # type: ignore[no-untyped-def]
+    for i in range(symbols.size):
+        counts[fields[i], symbols[i]] += np.uint32(1)
+
+
+@njit(nogil=True, cache=True)
+def count_rows(target, base, elements, shift, low, row_length, deviations, classes, counts):  # type: ignore[no-untyped-def]
+    """Count the symbols of each class and context, and write the class of each row.
+
+    Parameters
+    ----------
+    target, base : words (n,)
+        Whole rows, but for the last one of the tensor.
+    elements : ordered.Elements
+    shift, low : int
+        See `residuals.exponent_contexts`.
+    row_length : int
+        At most `TILE`.
+    deviations : int32 (32, 256)
+        From `sample_deviations`. Empty: all rows are of class 0.
+    classes : uint8 (rows,)
+        Filled.
+    counts : uint32 (classes, 32, alphabet)
+        Added to.
+    """
+    symbols, fields = np.empty((2, TILE), np.uint8)
+    rest = np.full(TILE, elements.half)
+    raw = np.empty((elements.passes, TILE), np.uint16)
+    for row in range(classes.size):
+        at = row * row_length
+        theirs = base[at : at + row_length]
+        n = theirs.size
+        split(
+            target[at : at + n], theirs, elements.half, elements.floats, elements.shift,
+            symbols[:n], rest[:n], raw,
+        )
+        exponent_contexts(theirs, elements.half, shift, low, fields)
+        kind = 0
+        if deviations.size > 0:
+            kind = _class_of_row(symbols[:n], fields[:n], deviations)
+        classes[row] = kind
+        _count(symbols[:n], fields[:n], counts[kind])
+
+
+@njit(nogil=True, cache=True)
+def _log_cost(n):  # type: ignore[no-untyped-def]
+    """Return ``n * log2(n)`` in `_COST_UNITS_PER_BIT`, for 0 <= n < 2**36."""
+    if n == 0:
+        return np.int64(0)
+    bits = np.float64(n).view(np.int64)
+    log = ((bits >> 52) - 1023) * _COST_UNITS_PER_BIT + _LOG2[(bits >> 40) & 4095]
+    return np.int64(n) * log
+
+
+@njit(nogil=True, cache=True)
+def _table_cost(counts):  # type: ignore[no-untyped-def]
+    """Return what symbols with these counts cost under a table of their own, with the table."""
+    total, logs, used, last = np.int64(0), np.int64(0), 0, 0
+    for s in range(counts.size):
+        if counts[s] > 0:
+            total += counts[s]
+            logs += _log_cost(counts[s])
+            used += 1
+            last = s
+    return _log_cost(total) - logs + 8 * _COST_UNITS_PER_BIT * (2 + (last >> 3) + used)
+
+
+@njit(nogil=True, cache=True)
+def _merge_neighbours(tables, most):  # type: ignore[no-untyped-def]
+    """Merge neighbours among `tables`, int64 (n, alphabet), where it costs least.
+
+    Goes on while it pays, and until at most `most` are left.
+
+    Returns
+    -------
+    cost : int
+        Of the tables that are left and of their symbols.
+    owner : int64 (n,)
+        The first table of the merged ones that each table went into.
+    """
+    n = tables.shape[0]
+    owner = np.arange(n)
+    costs = np.empty(n, np.int64)
+    for i in range(n):
+        costs[i] = _table_cost(tables[i])
+    gains = np.empty(n, np.int64)
+    never = np.int64(-1) << 62
+    gains[n - 1] = never
+    for i in range(n - 1):
+        gains[i] = costs[i] + costs[i + 1] - _table_cost(tables[i] + tables[i + 1])
+    following, left = np.arange(1, n + 1), n
+    while left > 1:
+        best = np.argmax(gains)
+        if gains[best] <= 0 and left <= most:
+            break
+        gone = following[best]
+        tables[best] += tables[gone]
+        costs[best] = _table_cost(tables[best])
+        owner[gone], gains[gone] = best, never
+        following[best] = following[gone]
+        if following[best] < n:
+            after = following[best]
+            gains[best] = costs[best] + costs[after] - _table_cost(tables[best] + tables[after])
+        else:
+            gains[best] = never
+        before = best - 1
+        while before >= 0 and owner[before] != before:
+            before -= 1
+        if before >= 0:
+            gains[before] = (
+                costs[before] + costs[best] - _table_cost(tables[before] + tables[best])
+            )
+        left -= 1
+    total = np.int64(0)
+    for i in range(n):
+        if owner[i] == i:
+            total += costs[i]
+        else:
+            owner[i] = owner[owner[i]]
+    return total, owner
+
+
+@njit(nogil=True, cache=True)
+def share_tables(counts, lengths, table_of, shared):  # type: ignore[no-untyped-def]
+    """Choose which contexts share a table.
+
+    Contexts of about the same mean bit length start together; neighbours merge from there.
+
+    Parameters
+    ----------
+    counts : uint32 (contexts, alphabet)
+    lengths : int32 (256,)
+        From `symbol_lengths`.
+    table_of : uint8 (contexts,)
+        Filled: the table of each context. One that does not occur has that of the one before.
+    shared : int64 (MAX_TABLES, alphabet)
+        Filled: the counts of each table.
+
+    Returns
+    -------
+    cost : int
+        Of the symbols and the tables, in 1/65536 bit.
+    n_tables : int
+    """
+    n_contexts, alphabet = counts.shape
+    bins = np.zeros((_BINS, alphabet), np.int64)
+    bin_of = np.empty(n_contexts, np.int64)
+    occurs = np.zeros(_BINS, np.bool_)
+    for c in range(n_contexts):
+        total, n = np.int64(0), np.int64(0)
+        for s in range(alphabet):
+            total += np.int64(counts[c, s]) * lengths[s]
+            n += counts[c, s]
+        bin_of[c] = -1
+        if n > 0:
+            bin_of[c] = min((total // n) >> _BIN_STEP_BITS, _BINS - 1)
+            occurs[bin_of[c]] = True
+            bins[bin_of[c]] += counts[c]
+    present = np.flatnonzero(occurs)
+    if present.size == 0:
+        return np.int64(0), 0
+    cost, owner = _merge_neighbours(bins[present], MAX_TABLES)
+    number = np.empty(_BINS, np.int64)
+    n_tables = 0
+    shared[:] = 0
+    for i in range(present.size):
+        if owner[i] == i:
+            number[present[i]] = n_tables
+            n_tables += 1
+        number[present[i]] = number[present[owner[i]]]
+        shared[number[present[i]]] += bins[present[i]]
+    latest = np.uint8(0)
+    for c in range(n_contexts):
+        if bin_of[c] >= 0:
+            latest = np.uint8(number[bin_of[c]])
+        table_of[c] = latest
+    return cost, n_tables
+
+
+@njit(nogil=True, cache=True)
+def _class_cost(classes, coarseness):  # type: ignore[no-untyped-def]
+    """Return about what the written classes of rows cost, 2**coarseness of them as one."""
+    counts = np.zeros(N_CLASSES, np.int64)
+    for kind in classes:
+        counts[kind >> coarseness] += 1
+    logs = np.int64(0)
+    for count in counts:
+        logs += _log_cost(count)
+    return _log_cost(classes.size) - logs
+
+
+@njit(nogil=True, cache=True)
+def fit_contexts(counts, classes, lengths, table_of, shared):  # type: ignore[no-untyped-def]
+    """Choose how fine the classes of rows are, and which contexts share a table.
+
+    Parameters
+    ----------
+    counts : uint32 (classes, 32, alphabet)
+        Overwritten.
+    classes : uint8 (rows,)
+        Replaced by coarser ones, if those cost less.
+    lengths : int32 (256,)
+    table_of : uint8 (classes * 32,)
+        Filled as far as the returned number of classes goes.
+    shared : int64 (MAX_TABLES, alphabet)
+        Filled.
+
+    Returns
+    -------
+    n_classes, n_tables : int
+    """
+    n, alphabet = counts.shape[0], counts.shape[2]
+    flat = counts.reshape(n * N_CONTEXTS, alphabet)
+    cost, n_tables = share_tables(flat, lengths, table_of, shared)
+    if n == 1:
+        return 1, n_tables
+    coarseness = 0
+    cost += _class_cost(classes, 0) + n * N_CONTEXTS * _COST_UNITS_PER_BIT
+    trial_of, trial = np.empty_like(table_of), np.empty_like(shared)
+    for coarser in (1, 2, CLASS_BITS):
+        m = n >> coarser
+        folded = np.zeros((m, N_CONTEXTS, alphabet), np.uint32)
+        for kind in range(n):
+            folded[kind >> coarser] += counts[kind]
+        trial_cost, tables = share_tables(
+            folded.reshape(m * N_CONTEXTS, alphabet), lengths, trial_of, trial
+        )
+        if m > 1:
+            trial_cost += _class_cost(classes, coarser) + m * N_CONTEXTS * _COST_UNITS_PER_BIT
+        if trial_cost < cost:
+            cost, n_tables, coarseness = trial_cost, tables, coarser
+            table_of[:], shared[:] = trial_of, trial
+    for row in range(classes.size):
+        classes[row] >>= coarseness
+    return n >> coarseness, n_tables

@@ -1,0 +1,144 @@
+"""Chunks of residuals as rANS streams whose tables depend on the base and on the row."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from tstore_codecs.kernels.lanes import PAD_WORDS, STATE_LOW
+from tstore_codecs.kernels.rans import STACK_UNDERFLOW, TILE, check_end, decode_tile, encode_tile
+from tstore_codecs.kernels.residuals import N_CONTEXTS, exponent_contexts, merge, split
+
+
+class Elements(NamedTuple):
+    """What residuals need to know about a dtype.
+
+    half : uint32 or uint64
+        ``2 ** (w - 1)`` for elements of w bits; its type is the one computed in.
+    floats : bool
+        Whether elements are floats with their sign on top.
+    shift : uint8
+        `residuals.MSB_SHIFT` or `residuals.ULP_SHIFT`.
+    passes : int
+        Raw bits of an element take up to ``16 * passes`` bits.
+    """
+
+    half: Any
+    floats: bool
+    shift: np.uint8
+    passes: int
+
+
+class Contexts(NamedTuple):
+    """Which table codes which element.
+
+    shift, low : int
+        See `residuals.exponent_contexts`.
+    row_length : int
+        Elements per row; 1 or more.
+    classes : uint8 (rows,)
+        The class of each row; of all rows if there is but one.
+    tables : uint8 (32 * classes,)
+        The table of each class and context. Empty: there is but one table.
+    """
+
+    shift: int
+    low: int
+    row_length: int
+    classes: Any
+    tables: Any
+
+
+@njit(nogil=True, cache=True)
+def _look_up(choice, fields, tables):  # type: ignore[no-untyped-def]
+    for i in range(fields.size):
+        tables[i] = choice[fields[i]]
+
+
+@njit(nogil=True, cache=True)
+def pick_tables(base, first, elements, contexts, fields, tables):  # type: ignore[no-untyped-def]
+    """Write the table of each of n elements to `tables`, uint8 (n,).
+
+    `first` is the index of the first one in its tensor; `fields`, uint8 (n,), is scratch.
+    """
+    n = base.size
+    if contexts.tables.size == 0:
+        tables[:n] = 0
+        return
+    exponent_contexts(base, elements.half, contexts.shift, contexts.low, fields)
+    at = 0
+    while at < n:
+        row, offset = divmod(first + at, contexts.row_length)
+        end = min(n, at + contexts.row_length - offset)
+        kind = 0
+        if contexts.classes.size > 1:
+            kind = np.int64(contexts.classes[row])
+        choice = contexts.tables[kind * N_CONTEXTS : (kind + 1) * N_CONTEXTS]
+        _look_up(choice, fields[at:end], tables[at:end])
+        at = end
+
+
+@njit(nogil=True, cache=True)
+def encode_residuals(path, target, base, first, elements, contexts, ranges, states, words):  # type: ignore[no-untyped-def]
+    """Code `target` given `base`, both words (n,) that start at element `first` of their tensor.
+
+    Parameters
+    ----------
+    path : paths.Path
+    elements : Elements
+    contexts : Contexts
+    ranges : uint32 (256 * tables,)
+        See `lanes.encode_symbols`.
+    states : uint32 (rans.lanes_of(n),)
+        Filled with those a decoder starts from.
+    words : uint16 (n * (1 + passes) + PAD_WORDS,)
+        Filled.
+
+    Returns
+    -------
+    int
+        Words on the stack.
+    """
+    symbols, fields, tables = np.empty((3, TILE), np.uint8)
+    rest = np.full(TILE, elements.half)
+    raw = np.empty((elements.passes, TILE), np.uint16)
+    states[:] = np.uint32(STATE_LOW)
+    height = np.int64(0)
+    for at in range((target.size - 1) // TILE * TILE, -1, -TILE):
+        theirs = base[at : at + TILE]
+        n = theirs.size
+        split(
+            target[at : at + TILE], theirs, elements.half, elements.floats, elements.shift,
+            symbols[:n], rest[:n], raw,
+        )
+        pick_tables(theirs, first + at, elements, contexts, fields, tables)
+        height = encode_tile(
+            path, states, words, height, ranges, tables, symbols[:n], elements.shift, raw
+        )
+    return height
+
+
+@njit(nogil=True, cache=True)
+def decode_residuals(path, words, base, first, elements, contexts, slots, states, target):  # type: ignore[no-untyped-def]
+    """Undo `encode_residuals`: fill `target`; return `rans.OK` or the check that failed.
+
+    `words` has `PAD_WORDS` on both sides of the stack.
+    """
+    symbols, fields, tables = np.empty((3, TILE), np.uint8)
+    rest = np.full(TILE, elements.half)
+    raw = np.zeros((elements.passes, TILE), np.uint16)
+    height = np.int64(words.size - PAD_WORDS)
+    for at in range(0, target.size, TILE):
+        theirs = base[at : at + TILE]
+        n = theirs.size
+        pick_tables(theirs, first + at, elements, contexts, fields, tables)
+        height = decode_tile(
+            path, states, words, height, slots, tables, symbols[:n], elements.shift, raw
+        )
+        if height < PAD_WORDS:
+            return STACK_UNDERFLOW
+        merge(
+            symbols[:n], raw, theirs, elements.half, elements.floats, elements.shift,
+            rest[:n], target[at : at + TILE],
+        )
+    return check_end(states, height)
