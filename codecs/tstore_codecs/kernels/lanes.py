@@ -10,7 +10,7 @@ from numba import njit
 
 from tstore_codecs.kernels.freqs import PROB_BITS, PROB_TOTAL
 
-LANES = 64
+LANES = 32
 PAD_WORDS = LANES
 STATE_LOW = 1 << 16
 BITS_PER_PASS = 16
