@@ -154,7 +154,7 @@ def read_frame(blob: ByteArray) -> Frame:
     forms, sizes = np.divmod(table["size"], np.uint32(1 << _FORM_SHIFT))
     starts = np.full(n_chunks + 1, head_nbytes + _CHECKSUM.size, np.int64)
     starts[1:] += np.cumsum(sizes, dtype=np.int64)
-    _check_sizes(blob, fields, sizes, int(starts[-1]))
+    _check_chunks(blob, fields, forms, sizes, int(starts[-1]))
     info = BlobInfo(
         codec=codec.name,
         dtype=dtype.name,
@@ -213,8 +213,12 @@ def _check_head(blob: ByteArray, head_nbytes: int) -> None:
         )
 
 
-def _check_sizes(
-    blob: ByteArray, fields: _Fields, sizes: npt.NDArray[np.uint32], end: int
+def _check_chunks(
+    blob: ByteArray,
+    fields: _Fields,
+    forms: npt.NDArray[np.uint32],
+    sizes: npt.NDArray[np.uint32],
+    end: int,
 ) -> None:
     """Raise unless the blob ends after its last chunk and each has a sensible size.
 
@@ -228,3 +232,5 @@ def _check_sizes(
     longest[-1:] = fields.raw_nbytes - (sizes.size - 1) * fields.chunk_nbytes
     if np.any(sizes < 1) or np.any(sizes > longest):
         raise CorruptBlobError("a chunk is empty or longer than its raw bytes")
+    if fields.model_nbytes and not np.any(forms == Form.CODED):
+        raise CorruptBlobError(f"found a model of {fields.model_nbytes} bytes that no chunk needs")

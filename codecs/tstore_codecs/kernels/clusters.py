@@ -16,8 +16,10 @@ MAX_TABLES = 16
 
 CLASS_BITS = 5
 N_CLASSES = 1 << CLASS_BITS
-CLASS_STEP_BITS = 6
-"""Classes are a quarter of a bit wide: mean bit lengths are in units of 1/256 bit."""
+CLASS_STEP_BITS = 5
+LOWEST_CLASS = -8
+"""Classes are an eighth of a bit wide (bit lengths are in 1/256 bit), from one bit below what is
+expected to three above: a few touched rows stand out from many calm ones."""
 
 ROW_SAMPLES = 128
 """About how many elements of a row tell its class."""
@@ -95,13 +97,13 @@ def sample_deviations(target, base, elements, shift, low, deviations):  # type: 
 
 @njit(nogil=True, cache=True)
 def _class_of_row(symbols, fields, deviations):  # type: ignore[no-untyped-def]
-    """Return the class of a row by the mean of its deviations."""
+    """Return the class of a row by how far its bit lengths are from those of its contexts."""
     total, n = np.int64(0), np.int64(0)
     for i in range(0, symbols.size, max(symbols.size // ROW_SAMPLES, 1)):
         total += deviations[fields[i], symbols[i]]
         n += 1
     step = (total // n + (1 << CLASS_STEP_BITS >> 1)) >> CLASS_STEP_BITS
-    return min(max(step + N_CLASSES // 2, 0), N_CLASSES - 1)
+    return min(max(step - LOWEST_CLASS, 0), N_CLASSES - 1)
 
 
 @njit(nogil=True, cache=True)
