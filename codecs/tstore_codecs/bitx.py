@@ -73,7 +73,7 @@ def _pack(words: npt.NDArray[Any], low: int, bits: int) -> ByteArray:
     field = (words >> kind(low)) & kind((1 << bits) - 1)
     if bits == 1:
         return np.packbits(field.astype(np.uint8), bitorder="little")
-    planes = field.view(np.uint8).reshape(words.size, -1).T
+    planes = field.view(np.uint8).reshape(words.size, words.itemsize).T
     return planes[: -(-bits // 8)].reshape(-1)
 
 
@@ -82,5 +82,5 @@ def _unpack(packed: ByteArray, n: int, bits: int, kind: np.dtype[Any]) -> npt.ND
     if bits == 1:
         return np.unpackbits(packed, count=n, bitorder="little").astype(kind)
     words = np.zeros((n, kind.itemsize), np.uint8)
-    words[:, : -(-bits // 8)] = packed.reshape(-1, n).T
-    return words.view(kind).reshape(-1)
+    words[:, : -(-bits // 8)] = packed.reshape(-(-bits // 8), n).T
+    return words.view(kind).reshape(-1) & kind.type((1 << bits) - 1)

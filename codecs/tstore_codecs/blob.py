@@ -110,7 +110,7 @@ def decode(
         The bytes of the base it was coded against, or None if it has none.
     out
         Writable contiguous buffer of exactly ``raw_nbytes``, filled in place. It may not overlap
-        `base`. After an error its contents are undefined.
+        `blob` or `base`. After an error its contents are undefined.
     threads
         At most so many work on chunks of 1 MiB side by side.
 
@@ -130,15 +130,16 @@ def decode(
     UnsuitableBufferError
         If `out` cannot take the result.
     """
-    frame = read_frame(as_bytes(blob))
+    encoded = as_bytes(blob)
+    frame = read_frame(encoded)
     nbytes = frame.info.raw_nbytes
     reference = _matching_base(frame.codec, base, nbytes)
     if out is None:
         raw = np.empty(nbytes, np.uint8)
     else:
         raw = as_output(out, nbytes)
-        if np.may_share_memory(raw, reference):
-            raise UnsuitableBufferError("expected out= apart from the base; they overlap")
+        if np.may_share_memory(raw, reference) or np.may_share_memory(raw, encoded):
+            raise UnsuitableBufferError("expected out= apart from blob and base; they overlap")
     _decode_range(frame, reference, 0, raw, threads)
     return raw
 

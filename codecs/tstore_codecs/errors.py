@@ -51,7 +51,7 @@ class WrongBaseError(CodecError):
 
 
 class UnsuitableBufferError(CodecError):
-    """The output buffer has the wrong size, is read-only, strided, or overlaps the base."""
+    """The output buffer has the wrong size, is read-only, strided, or overlaps blob or base."""
 
 
 class DuplicateCodecError(CodecError):

@@ -97,6 +97,12 @@ def context_shift(dtype: Dtype) -> int:
     return dtype.mantissa_bits if dtype.width > 1 else 2
 
 
+def _highest_symbol(dtype: Dtype, shift: int) -> int:
+    """Return the symbol of the largest change; one above would have more bits than an element."""
+    bits = 8 * dtype.width
+    return 2 * bits + 1 if shift == MSB_SHIFT else 4 * bits - 5
+
+
 def fit(
     target: ByteArray,
     base: ByteArray,
@@ -128,16 +134,17 @@ def fit(
         low = max(highest + 2 - N_CONTEXTS, 0)
     length = _fitting_row(row_length or DEFAULT_ROW_LENGTH)
     n_rows = -(-ours.size // length)
-    deviations = np.empty((0, 256), np.int32)
+    alphabet = _ALPHABETS[dtype.width]
+    deviations = np.empty((0, alphabet), np.int16)
     if row_length is not None and n_rows >= MIN_ROWS:
-        deviations = np.empty((N_CONTEXTS, 256), np.int32)
+        deviations = np.empty((N_CONTEXTS, alphabet), np.int16)
         clusters.sample_deviations(ours, theirs, elements, dropped, low, deviations)
     n_classes = clusters.N_CLASSES if deviations.size else 1
     classes = np.empty(n_rows, np.uint8)
     per_part = -(-n_rows // MAX_PARTS) if n_rows else 1
 
     def count(row: int) -> npt.NDArray[np.uint32]:
-        counts = np.zeros((n_classes, N_CONTEXTS, _ALPHABETS[dtype.width]), np.uint32)
+        counts = np.zeros((n_classes, N_CONTEXTS, alphabet), np.uint32)
         part = slice(row * length, (row + per_part) * length)
         clusters.count_rows(
             ours[part], theirs[part], elements, dropped, low, length, deviations,
@@ -213,6 +220,9 @@ def read_model(data: ByteArray, dtype: Dtype, raw_nbytes: int, shift: int) -> Re
     for row in freqs:
         row[:], nbytes = read_table(data[at:])
         at += nbytes
+    highest = _highest_symbol(dtype, shift)
+    if freqs[:, highest + 1 :].any():
+        raise CorruptBlobError(f"expected symbols up to {highest} in a table; found a higher one")
     rest = data[at:]
     contexts = Contexts(context_shift(dtype), 0, _ALL_ROWS, _NO_CLASSES, _ONE_TABLE)
     if n_tables > 1:
@@ -225,7 +235,8 @@ def read_model(data: ByteArray, dtype: Dtype, raw_nbytes: int, shift: int) -> Re
 def _read_contexts(rest: ByteArray, contexts: Contexts, n: int, n_tables: int) -> Contexts:
     """Return `contexts` as `rest` tells, for a tensor of `n` elements with `n_tables` tables."""
     n_classes, low, row_length = _HEADER.unpack(take(rest, 0, _HEADER.size).tobytes())
-    choice, classes = rest[_HEADER.size :], _NO_CLASSES
+    # A copy: the kernels index with it unchecked, and the blob's buffer is not ours.
+    choice, classes = rest[_HEADER.size :].copy(), _NO_CLASSES
     if not 0 < n_classes <= clusters.N_CLASSES or (row_length > 0) != (n_classes > 1):
         raise CorruptBlobError(f"found {n_classes} classes of rows of {row_length} elements")
     if n_classes > 1:

@@ -9,7 +9,7 @@ difference. All three share one stream and differ in the model that they fit:
   different amounts, and rows of an embedding that no token touched do not move at all.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -74,14 +74,16 @@ class _Ordered:
         n_tail = out.size - theirs.nbytes
         out[theirs.nbytes :] = take(payload, 0, n_tail)
         states, words = entropy.read_stream(payload[n_tail:], theirs.size)
-        ours: Any = np.empty_like(theirs)
+        words_out = out[: theirs.nbytes].view(theirs.dtype)
+        ours = words_out if words_out.flags.aligned else np.empty_like(theirs)
         entropy.check(
             kernels.decode_residuals(
                 PATH, words, theirs, start // dtype.width, model.elements, model.contexts,
                 model.slots, states, ours,
             )
         )
-        out[: theirs.nbytes] = ours.view(np.uint8)
+        if ours is not words_out:
+            words_out[:] = ours
 
 
 class FMPP(_Ordered):

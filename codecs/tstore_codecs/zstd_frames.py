@@ -18,8 +18,10 @@ def decompress(frame: ByteArray, nbytes: int) -> ByteArray:
     Raises
     ------
     CorruptBlobError
-        If `frame` is not exactly one zstd frame that holds `nbytes` bytes.
+        If `frame` is not exactly one zstd frame that holds `nbytes` bytes, at least one.
     """
+    if nbytes == 0:
+        raise CorruptBlobError("expected no zstd frame where there are no bytes; found one")
     try:
         # The library allocates whatever sizes the frame states, so they are compared first.
         stated = zstandard.get_frame_parameters(frame.data)

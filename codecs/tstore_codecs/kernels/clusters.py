@@ -25,7 +25,7 @@ ROW_SAMPLES = 128
 """About how many elements of a row tell its class."""
 
 SAMPLE_BLOCK = 512
-SAMPLE_BLOCKS = 64
+SAMPLE_BLOCKS = 32
 
 _BINS = 192
 _CONTEXTS_NBYTES = 39
@@ -50,12 +50,29 @@ def symbol_lengths(shift, lengths):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def highest_field(base, half, shift):  # type: ignore[no-untyped-def]
     """Return the highest ``magnitude >> shift`` in a sample of `base`, words (n,)."""
-    step = max(base.size // (SAMPLE_BLOCK * SAMPLE_BLOCKS), 1)
+    step = max(base.size // 4096, 1)
     highest = np.uint64(0)
     for i in range(0, base.size, step):
         magnitude = np.uint64(base[i]) & (np.uint64(half) - np.uint64(1))
         highest = max(highest, magnitude >> np.uint64(shift))
     return np.int64(highest)
+
+
+@njit(nogil=True, cache=True)
+def _cells(target, base, elements, shift, low, alphabet, symbols, rest, raw, cells):  # type: ignore[no-untyped-def]
+    """Write ``context * alphabet + symbol`` of n elements to `cells`, uint16 (n,).
+
+    The arguments before it are scratch, from `_scratch`.
+    """
+    n = base.size
+    split(
+        target, base, elements.half, elements.floats, elements.shift, symbols[:n], rest[:n], raw
+    )
+    fields = symbols[TILE:]
+    exponent_contexts(base, elements.half, shift, low, fields)
+    width = np.uint16(alphabet)
+    for i in range(n):
+        cells[i] = np.uint16(np.uint16(fields[i]) * width + np.uint16(symbols[i]))
 
 
 @njit(nogil=True, cache=True)
@@ -68,48 +85,55 @@ def sample_deviations(target, base, elements, shift, low, deviations):  # type: 
     elements : ordered.Elements
     shift, low : int
         See `residuals.exponent_contexts`.
-    deviations : int32 (32, 256)
+    deviations : int16 (32, alphabet)
         Filled; in 1/256 bit.
     """
+    alphabet = deviations.shape[1]
     lengths = np.empty(256, np.int32)
     symbol_lengths(elements.shift, lengths)
     sums, counts = np.zeros((2, N_CONTEXTS), np.int64)
-    symbols, fields = np.empty((2, SAMPLE_BLOCK), np.uint8)
-    rest = np.full(SAMPLE_BLOCK, elements.half)
-    raw = np.empty((elements.passes, SAMPLE_BLOCK), np.uint16)
+    scratch = _scratch(elements)
     step = max(base.size // SAMPLE_BLOCKS, SAMPLE_BLOCK)
     for at in range(0, base.size, step):
         theirs = base[at : at + SAMPLE_BLOCK]
         n = theirs.size
-        split(
-            target[at : at + n], theirs, elements.half, elements.floats, elements.shift,
-            symbols[:n], rest[:n], raw,
-        )
-        exponent_contexts(theirs, elements.half, shift, low, fields)
+        cells = scratch[3]
+        _cells(target[at : at + n], theirs, elements, shift, low, alphabet, *scratch)
         for i in range(n):
-            sums[fields[i]] += lengths[symbols[i]]
-            counts[fields[i]] += 1
+            sums[cells[i] // alphabet] += lengths[cells[i] % alphabet]
+            counts[cells[i] // alphabet] += 1
     for c in range(N_CONTEXTS):
         mean = sums[c] // max(counts[c], 1)
-        for s in range(256):
+        for s in range(alphabet):
             deviations[c, s] = lengths[s] - mean
 
 
 @njit(nogil=True, cache=True)
-def _class_of_row(symbols, fields, deviations):  # type: ignore[no-untyped-def]
+def _scratch(elements):  # type: ignore[no-untyped-def]
+    """Return what `_cells` writes to: symbols and contexts, residuals, raw bits, cells."""
+    return (
+        np.empty(2 * TILE, np.uint8),
+        np.full(TILE, elements.half),
+        np.empty((elements.passes, TILE), np.uint16),
+        np.empty(TILE, np.uint16),
+    )
+
+
+@njit(nogil=True, cache=True)
+def _class_of_row(cells, deviations):  # type: ignore[no-untyped-def]
     """Return the class of a row by how far its bit lengths are from those of its contexts."""
     total, n = np.int64(0), np.int64(0)
-    for i in range(0, symbols.size, max(symbols.size // ROW_SAMPLES, 1)):
-        total += deviations[fields[i], symbols[i]]
+    for i in range(0, cells.size, max(cells.size // ROW_SAMPLES, 1)):
+        total += deviations[cells[i]]
         n += 1
     step = (total // n + (1 << CLASS_STEP_BITS >> 1)) >> CLASS_STEP_BITS
     return min(max(step - LOWEST_CLASS, 0), N_CLASSES - 1)
 
 
 @njit(nogil=True, cache=True)
-def _count(symbols, fields, counts):  # type: ignore[no-untyped-def]
-    for i in range(symbols.size):
-        counts[fields[i], symbols[i]] += np.uint32(1)
+def _count(cells, counts):  # type: ignore[no-untyped-def]
+    for cell in cells:
+        counts[cell] += np.uint32(1)
 
 
 @njit(nogil=True, cache=True)
@@ -125,30 +149,26 @@ def count_rows(target, base, elements, shift, low, row_length, deviations, class
         See `residuals.exponent_contexts`.
     row_length : int
         At most `TILE`.
-    deviations : int32 (32, 256)
+    deviations : int16 (32, alphabet)
         From `sample_deviations`. Empty: all rows are of class 0.
     classes : uint8 (rows,)
         Filled.
     counts : uint32 (classes, 32, alphabet)
         Added to.
     """
-    symbols, fields = np.empty((2, TILE), np.uint8)
-    rest = np.full(TILE, elements.half)
-    raw = np.empty((elements.passes, TILE), np.uint16)
+    alphabet = counts.shape[2]
+    by_class = counts.reshape(counts.shape[0], N_CONTEXTS * alphabet)
+    by_cell = deviations.reshape(-1)
+    scratch = _scratch(elements)
     for row in range(classes.size):
         at = row * row_length
         theirs = base[at : at + row_length]
         n = theirs.size
-        split(
-            target[at : at + n], theirs, elements.half, elements.floats, elements.shift,
-            symbols[:n], rest[:n], raw,
-        )
-        exponent_contexts(theirs, elements.half, shift, low, fields)
-        kind = 0
-        if deviations.size > 0:
-            kind = _class_of_row(symbols[:n], fields[:n], deviations)
+        _cells(target[at : at + n], theirs, elements, shift, low, alphabet, *scratch)
+        cells = scratch[3][:n]
+        kind = _class_of_row(cells, by_cell) if by_cell.size > 0 else 0
         classes[row] = kind
-        _count(symbols[:n], fields[:n], counts[kind])
+        _count(cells, by_class[kind])
 
 
 @njit(nogil=True, cache=True)
@@ -162,13 +182,14 @@ def _log_cost(n):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _table_cost(counts):  # type: ignore[no-untyped-def]
-    """Return what symbols with these counts cost under a table of their own, with the table."""
+def _table_cost(counts, more):  # type: ignore[no-untyped-def]
+    """Return what symbols counted in both arguments cost under one table, with the table."""
     total, logs, used, last = np.int64(0), np.int64(0), 0, 0
     for s in range(counts.size):
-        if counts[s] > 0:
-            total += counts[s]
-            logs += _log_cost(counts[s])
+        count = counts[s] + more[s]
+        if count > 0:
+            total += count
+            logs += _log_cost(count)
             used += 1
             last = s
     return _log_cost(total) - logs + 8 * _COST_UNITS_PER_BIT * (2 + (last >> 3) + used)
@@ -187,16 +208,16 @@ def _merge_neighbours(tables, most):  # type: ignore[no-untyped-def]
     owner : int64 (n,)
         The first table of the merged ones that each table went into.
     """
-    n = tables.shape[0]
+    n, none = tables.shape[0], np.zeros(tables.shape[1], np.int64)
     owner = np.arange(n)
     costs = np.empty(n, np.int64)
     for i in range(n):
-        costs[i] = _table_cost(tables[i])
+        costs[i] = _table_cost(tables[i], none)
     gains = np.empty(n, np.int64)
     never = np.int64(-1) << 62
     gains[n - 1] = never
     for i in range(n - 1):
-        gains[i] = costs[i] + costs[i + 1] - _table_cost(tables[i] + tables[i + 1])
+        gains[i] = costs[i] + costs[i + 1] - _table_cost(tables[i], tables[i + 1])
     following, left = np.arange(1, n + 1), n
     while left > 1:
         best = np.argmax(gains)
@@ -204,12 +225,12 @@ def _merge_neighbours(tables, most):  # type: ignore[no-untyped-def]
             break
         gone = following[best]
         tables[best] += tables[gone]
-        costs[best] = _table_cost(tables[best])
+        costs[best] = _table_cost(tables[best], none)
         owner[gone], gains[gone] = best, never
         following[best] = following[gone]
         if following[best] < n:
             after = following[best]
-            gains[best] = costs[best] + costs[after] - _table_cost(tables[best] + tables[after])
+            gains[best] = costs[best] + costs[after] - _table_cost(tables[best], tables[after])
         else:
             gains[best] = never
         before = best - 1
@@ -217,7 +238,7 @@ def _merge_neighbours(tables, most):  # type: ignore[no-untyped-def]
             before -= 1
         if before >= 0:
             gains[before] = (
-                costs[before] + costs[best] - _table_cost(tables[before] + tables[best])
+                costs[before] + costs[best] - _table_cost(tables[before], tables[best])
             )
         left -= 1
     total = np.int64(0)
@@ -283,7 +304,7 @@ def share_tables(counts, lengths, table_of, shared):  # type: ignore[no-untyped-
         return np.int64(0), 0
     cost, owner = _merge_neighbours(bins[present], MAX_TABLES)
     cost += 8 * _CONTEXTS_NBYTES * _COST_UNITS_PER_BIT
-    together = _table_cost(bins.sum(axis=0))
+    together = _table_cost(bins.sum(axis=0), np.zeros(alphabet, np.int64))
     if together <= cost:
         cost, owner[:] = together, 0
     number = np.empty(_BINS, np.int64)
@@ -343,7 +364,7 @@ def fit_contexts(counts, classes, lengths, table_of, shared):  # type: ignore[no
     coarseness = 0
     cost += _class_cost(classes, 0) + n * N_CONTEXTS * _COST_UNITS_PER_BIT
     trial_of, trial = np.empty_like(table_of), np.empty_like(shared)
-    for coarser in (1, 2, CLASS_BITS):
+    for coarser in (2, CLASS_BITS):
         m = n >> coarser
         folded = np.zeros((m, N_CONTEXTS, alphabet), np.uint32)
         for kind in range(n):

@@ -5,9 +5,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from tstore_codecs.kernels import vectors
 from tstore_codecs.kernels.lanes import PAD_WORDS, STATE_LOW
+from tstore_codecs.kernels.paths import compiler_features
 from tstore_codecs.kernels.rans import STACK_UNDERFLOW, TILE, check_end, decode_tile, encode_tile
 from tstore_codecs.kernels.residuals import N_CONTEXTS, exponent_contexts, merge, split
+
+
+HAS_SHUFFLE = "avx2" in compiler_features()
+"""Whether 32 table numbers are looked up at once. The result is the same, so no path forces it."""
 
 
 class Elements(NamedTuple):
@@ -37,7 +43,7 @@ class Contexts(NamedTuple):
     row_length : int
         Elements per row; 1 or more.
     classes : uint8 (rows,)
-        The class of each row; of all rows if there is but one.
+        The class of each row; unused if there is but one.
     tables : uint8 (32 * classes,)
         The table of each class and context. Empty: there is but one table.
     """
@@ -51,7 +57,12 @@ class Contexts(NamedTuple):
 
 @njit(nogil=True, cache=True)
 def _look_up(choice, fields, tables):  # type: ignore[no-untyped-def]
-    for i in range(fields.size):
+    done = 0
+    if HAS_SHUFFLE:
+        done = fields.size & -N_CONTEXTS
+        for at in range(0, done, N_CONTEXTS):
+            vectors.look_up(choice, fields, tables, at)
+    for i in range(done, fields.size):
         tables[i] = choice[fields[i]]
 
 
@@ -71,7 +82,7 @@ def pick_tables(base, first, elements, contexts, fields, tables):  # type: ignor
         row, offset = divmod(first + at, contexts.row_length)
         end = min(n, at + contexts.row_length - offset)
         kind = 0
-        if contexts.classes.size > 1:
+        if contexts.tables.size > N_CONTEXTS:
             kind = np.int64(contexts.classes[row])
         choice = contexts.tables[kind * N_CONTEXTS : (kind + 1) * N_CONTEXTS]
         _look_up(choice, fields[at:end], tables[at:end])

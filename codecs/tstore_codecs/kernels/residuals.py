@@ -80,12 +80,13 @@ def _pattern(key, top, flips):  # type: ignore[no-untyped-def]
 def _float_top(value):  # type: ignore[no-untyped-def]
     """Return ``4 * length + bits`` of value > 0: its bit length, the two bits after the highest.
 
-    They are what a float keeps of it. All but 24 bits are cleared first, so that none rounds up.
+    They are the exponent and the first bits of a float, which holds 24 bits exactly.
     """
-    excess = np.uint32(0xFF) if value >= _EXACT_IN_FLOAT else np.uint32(0)
-    exact = np.uint32(value & np.uint32(~excess))
-    bits = np.float32(exact).view(np.uint32)
-    return np.uint32(_right(bits, np.uint32(21)) - np.uint32(4 * 126))
+    wide = value >= _EXACT_IN_FLOAT
+    kept = _right(value, np.uint32(8)) if wide else value
+    bits = np.float32(np.int32(kept)).view(np.uint32)
+    top = np.uint32(_right(bits, np.uint32(21)) - np.uint32(4 * 126))
+    return np.uint32(top + (np.uint32(4 * 8) if wide else np.uint32(0)))
 
 
 def _top_bits(value):  # type: ignore[no-untyped-def]
@@ -171,6 +172,14 @@ def _split_msb(target, base, half, floats, symbols, rest):  # type: ignore[no-un
 
 
 @njit(nogil=True, cache=True)
+def _split(target, base, half, floats, shift, symbols, rest):  # type: ignore[no-untyped-def]
+    if shift == MSB_SHIFT:
+        _split_msb(target, base, half, floats, symbols, rest)
+    else:
+        _split_ulp(target, base, half, floats, symbols, rest)
+
+
+@njit(nogil=True, cache=True)
 def split(target, base, half, floats, shift, symbols, rest, raw):  # type: ignore[no-untyped-def]
     """Write `target` given `base`, both words (n,), as symbols and raw bits.
 
@@ -189,11 +198,11 @@ def split(target, base, half, floats, shift, symbols, rest, raw):  # type: ignor
     raw : uint16 (passes, >= n)
         Filled.
     """
-    if shift == MSB_SHIFT:
-        _split_msb(target, base, half, floats, symbols, rest)
+    if raw.shape[0] == 1:
+        _split(target, base, half, floats, shift, symbols, raw[0])
     else:
-        _split_ulp(target, base, half, floats, symbols, rest)
-    _scatter(rest, raw)
+        _split(target, base, half, floats, shift, symbols, rest)
+        _scatter(rest, raw)
 
 
 @njit(nogil=True, cache=True)
@@ -205,7 +214,7 @@ def _merge_ulp(symbols, rest, base, half, floats, target):  # type: ignore[no-un
         symbol = np.uint32(symbols[i])
         low = _raw_mask(symbol, ULP_SHIFT, half)
         lead = cast(np.uint32(np.uint32(symbol & np.uint32(3)) | np.uint32(4)), half)
-        long = cast(cast(lead * cast(low + one, half), half) | cast(rest[i] & low, half), half)
+        long = cast(cast(lead * cast(low + one, half), half) | cast(cast(rest[i], half) & low, half), half)
         z = long if symbol >= np.uint32(4) else cast(symbol, half)
         change = cast(_right(z, one) ^ _all_ones_if(cast(z & one, half), half), half)
         key = cast(_ordered(cast(base[i], half), top, flips) + change, half)
@@ -220,7 +229,7 @@ def _merge_msb(symbols, rest, base, half, floats, target):  # type: ignore[no-un
     for i in range(target.size):
         symbol = np.uint32(symbols[i])
         low = _raw_mask(symbol, MSB_SHIFT, half)
-        long = cast(cast(low + one, half) | cast(rest[i] & low, half), half)
+        long = cast(cast(low + one, half) | cast(cast(rest[i], half) & low, half), half)
         size = long if symbol >= np.uint32(2) else cast(0, half)
         sign = cast(np.uint32(symbol & np.uint32(1)), half)
         change = cast(cast(size ^ _all_ones_if(sign, half), half) + sign, half)
@@ -229,13 +238,21 @@ def _merge_msb(symbols, rest, base, half, floats, target):  # type: ignore[no-un
 
 
 @njit(nogil=True, cache=True)
-def merge(symbols, raw, base, half, floats, shift, rest, target):  # type: ignore[no-untyped-def]
-    """Undo `split`: fill `target`. Any symbols and raw bits make some target."""
-    _gather(raw, rest)
+def _merge(symbols, rest, base, half, floats, shift, target):  # type: ignore[no-untyped-def]
     if shift == MSB_SHIFT:
         _merge_msb(symbols, rest, base, half, floats, target)
     else:
         _merge_ulp(symbols, rest, base, half, floats, target)
+
+
+@njit(nogil=True, cache=True)
+def merge(symbols, raw, base, half, floats, shift, rest, target):  # type: ignore[no-untyped-def]
+    """Undo `split`: fill `target`. Any symbols and raw bits make some target."""
+    if raw.shape[0] == 1:
+        _merge(symbols, raw[0], base, half, floats, shift, target)
+    else:
+        _gather(raw, rest)
+        _merge(symbols, rest, base, half, floats, shift, target)
 
 
 @njit(nogil=True, cache=True)

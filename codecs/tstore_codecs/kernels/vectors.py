@@ -382,3 +382,31 @@ def encode_bits(context, path, states, words, height, symbols, shift, skip, raw,
     return _CODE["encode_bits"](
         context, path, states, words, height, symbols, shift, skip, raw, at
     )
+
+
+@intrinsic
+def look_up(context, choice, fields, tables, at):  # type: ignore[no-untyped-def]
+    """Write ``choice[field]`` of 32 `fields`, below 32, from `at` on to `tables`; all uint8."""
+    signature = types.void(choice, fields, tables, at)
+
+    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+        row = _Row(context, b, 32)
+        choice, fields, tables = (
+            row.data(kind, value) for kind, value in zip(signature.args[:3], arguments, strict=False)
+        )
+        vector = row.vector(_I8)
+        shuffle = row.function("llvm.x86.avx2.pshuf.b", vector, [vector, vector])
+        field = b.load(row.address(fields, arguments[3], 0, _I8), align=1)
+        halves = []
+        for offset in (0, 16):
+            half = ir.VectorType(_I8, 16)
+            part = b.load(b.bitcast(b.gep(choice, [ir.Constant(_I64, offset)]), half.as_pointer()), align=1)
+            twice = ir.Constant(ir.VectorType(_I32, 32), [*range(16)] * 2)
+            both = b.shuffle_vector(part, ir.Constant(half, ir.Undefined), twice)
+            halves.append(b.call(shuffle, [both, field]))
+        low = b.icmp_unsigned("<", field, row.splat(16, _I8))
+        chosen = b.select(low, *halves)
+        b.store(chosen, row.address(tables, arguments[3], 0, _I8), align=1)
+        return context.get_dummy_value()
+
+    return signature, generate
