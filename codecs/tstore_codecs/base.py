@@ -16,9 +16,7 @@ _Out = TypeVar("_Out")
 class Mapper(Protocol):
     """``map``, or that of a pool of threads."""
 
-    def __call__(
-        self, function: Callable[[_In], _Out], items: Iterable[_In], /
-    ) -> Iterator[_Out]:
+    def __call__(self, function: Callable[[_In], _Out], items: Iterable[_In], /) -> Iterator[_Out]:
         """Return the results of `function` for `items`, in order."""
 
 

@@ -11,10 +11,9 @@ import numpy.typing as npt
 
 from tstore_codecs import zstd_frames
 from tstore_codecs.base import Model, WithoutModel
-from tstore_codecs.buffers import ByteArray, as_bytes
+from tstore_codecs.buffers import ByteArray, as_bytes, words_of
 from tstore_codecs.dtypes import Dtype
 from tstore_codecs.limits import DELTA_ZSTD_LEVEL
-from tstore_codecs.model import words_of
 
 
 class BitX(WithoutModel):
@@ -74,7 +73,7 @@ def _pack(words: npt.NDArray[Any], low: int, bits: int) -> ByteArray:
     if bits == 1:
         return np.packbits(field.astype(np.uint8), bitorder="little")
     planes = field.view(np.uint8).reshape(words.size, words.itemsize).T
-    return planes[: -(-bits // 8)].reshape(-1)
+    return as_bytes(planes[: -(-bits // 8)])
 
 
 def _unpack(packed: ByteArray, n: int, bits: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -83,4 +82,4 @@ def _unpack(packed: ByteArray, n: int, bits: int, kind: np.dtype[Any]) -> npt.ND
         return np.unpackbits(packed, count=n, bitorder="little").astype(kind)
     words = np.zeros((n, kind.itemsize), np.uint8)
     words[:, : -(-bits // 8)] = packed.reshape(-(-bits // 8), n).T
-    return words.view(kind).reshape(-1) & kind.type((1 << bits) - 1)
+    return np.bitwise_and(words.view(kind).reshape(-1), kind.type((1 << bits) - 1))

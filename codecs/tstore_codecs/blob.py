@@ -225,9 +225,7 @@ def _mapper(threads: int, nbytes: int) -> Iterator[Mapper]:
         yield pool.map
 
 
-def _decode_range(
-    frame: Frame, base: ByteArray, start: int, out: ByteArray, threads: int
-) -> None:
+def _decode_range(frame: Frame, base: ByteArray, start: int, out: ByteArray, threads: int) -> None:
     """Fill `out` with the raw bytes from `start` on."""
     stop, size = start + out.size, frame.info.chunk_nbytes
     model = None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from tstore_codecs.dtypes import Dtype
 from tstore_codecs.errors import UnsuitableBufferError
 
 if TYPE_CHECKING:
@@ -50,6 +53,24 @@ def as_output(buffer: AnyBuffer, nbytes: int) -> ByteArray:
             found=view.nbytes,
         )
     return np.frombuffer(view, np.uint8) if nbytes else np.empty(0, np.uint8)
+
+
+def words_of(data: ByteArray, dtype: Dtype) -> npt.NDArray[Any]:
+    """Return the whole elements of `data` as aligned words of `dtype`."""
+    body = data[: data.size - data.size % dtype.width]
+    return np.require(body.view(f"<u{dtype.width}"), requirements="A")
+
+
+@contextlib.contextmanager
+def aligned_words(out: ByteArray, dtype: Dtype) -> Iterator[npt.NDArray[Any]]:
+    """Yield aligned words of `dtype` to fill; afterwards `out`, whole elements, has their bytes."""
+    words = out.view(f"<u{dtype.width}")
+    if words.flags.aligned:
+        yield words
+    else:
+        scratch = np.empty_like(words)
+        yield scratch
+        words[:] = scratch
 
 
 def _view(buffer: AnyBuffer) -> memoryview:

@@ -9,7 +9,7 @@ from tstore_codecs.kernels import freqs as kernels
 from tstore_codecs.kernels import rans
 from tstore_codecs.kernels.lanes import PAD_WORDS, STATE_LOW
 from tstore_codecs.kernels.paths import PATH
-from tstore_codecs.tables import normalised, read_table, write_table
+from tstore_codecs.tables import Freqs, read_table, write_table
 
 _FAULTS = {
     rans.STACK_UNDERFLOW: "the words run out before the symbols",
@@ -68,21 +68,13 @@ def histogram(symbols: ByteArray) -> npt.NDArray[np.int64]:
     return counts
 
 
-def encode_symbols(symbols: ByteArray, counts: npt.NDArray[np.int64], limit: int) -> bytes | None:
-    """Return a table and a stream of `symbols`, or None if they would surely pass `limit` bytes.
+def coded_nbytes(counts: npt.NDArray[np.int64], freqs: Freqs, n: int) -> int:
+    """Return about how many bytes table and stream of `n` symbols with these counts take."""
+    return int(kernels.coded_nbytes(counts, freqs)) + 4 * int(rans.lanes_of(n))
 
-    Parameters
-    ----------
-    symbols
-        uint8 (n,), n > 0.
-    counts
-        Their `histogram`.
-    limit
-        In bytes. What is not refused may still be slightly longer.
-    """
-    freqs = normalised(counts)
-    if kernels.coded_nbytes(counts, freqs) >= limit:
-        return None
+
+def encode_symbols(symbols: ByteArray, freqs: Freqs) -> bytes:
+    """Return a table and a stream of `symbols`, uint8 (n,) with n > 0, under `freqs`."""
     ranges = np.empty(256, np.uint32)
     kernels.encode_ranges(freqs, ranges)
     states, words = empty_stream(symbols.size, 0)

@@ -123,8 +123,10 @@ def write_frame(
     header = _HEADER.pack(MAGIC, *ids, raw_nbytes, CHUNK_NBYTES, len(model))
     table = np.empty(len(chunks), _WITH_BASE if codec.needs_base else _ALONE)
     table["size"] = [chunk.form << _FORM_SHIFT | len(chunk.payload) for chunk in chunks]
-    for name in table.dtype.names[1:]:
-        table[name] = [getattr(sums, name) for sums in checksums]
+    table["payload"] = [sums.payload for sums in checksums]
+    table["target"] = [sums.target for sums in checksums]
+    if codec.needs_base:
+        table["base"] = [sums.base for sums in checksums]
     head = b"".join((header, table.tobytes(), model))
     payloads = (chunk.payload for chunk in chunks)
     return b"".join((head, _CHECKSUM.pack(checksum(as_bytes(head))), *payloads))

@@ -51,6 +51,12 @@ the speed of the whole codec."""
 MANY_ZEROS: Final = 0.90
 """Share of zero bytes above which zstd competes for a plane (ZipNN, section IV-B)."""
 
+CLUSTERED_ZEROS: Final = 0.02
+"""Share of a plane in blocks of zeros, beyond that of scattered zeros, from which zstd competes."""
+
+SAMPLED_PLANE_NBYTES: Final = 1 << 16
+"""From this size a sample tells whether a plane is noise."""
+
 LONG_ZERO_RUN: Final = 0.03
 """Zero run, as a share of the plane, from which zstd competes for it (ZipNN, section IV-B)."""
 

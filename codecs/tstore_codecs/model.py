@@ -6,14 +6,14 @@ import functools
 import operator
 import struct
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from tstore_codecs import zstd_frames
 from tstore_codecs.base import Mapper
-from tstore_codecs.buffers import ByteArray, as_bytes
+from tstore_codecs.buffers import ByteArray, as_bytes, words_of
 from tstore_codecs.dtypes import Dtype
 from tstore_codecs.errors import CorruptBlobError
 from tstore_codecs.kernels import clusters
@@ -71,12 +71,6 @@ class ResidualModel:
         for freqs, row in zip(self.freqs, slots, strict=True):
             tables.decode_slots(freqs, row)
         return slots.reshape(-1)
-
-
-def words_of(data: ByteArray, dtype: Dtype) -> npt.NDArray[Any]:
-    """Return the whole elements of `data` as aligned words of `dtype`."""
-    body = data[: data.size - data.size % dtype.width]
-    return np.require(body.view(f"<u{dtype.width}"), requirements="A")
 
 
 def elements_of(dtype: Dtype, shift: int) -> Elements:
@@ -147,8 +141,15 @@ def fit(
         counts = np.zeros((n_classes, N_CONTEXTS, alphabet), np.uint32)
         part = slice(row * length, (row + per_part) * length)
         clusters.count_rows(
-            ours[part], theirs[part], elements, dropped, low, length, deviations,
-            classes[row : row + per_part], counts,
+            ours[part],
+            theirs[part],
+            elements,
+            dropped,
+            low,
+            length,
+            deviations,
+            classes[row : row + per_part],
+            counts,
         )
         return counts
 

@@ -11,17 +11,15 @@ difference. All three share one stream and differ in the model that they fit:
 
 from typing import Final
 
-import numpy as np
-
 from tstore_codecs import entropy
 from tstore_codecs import model as models
 from tstore_codecs.base import Mapper
-from tstore_codecs.buffers import ByteArray
+from tstore_codecs.buffers import ByteArray, aligned_words, words_of
 from tstore_codecs.dtypes import Dtype
 from tstore_codecs.kernels import ordered as kernels
 from tstore_codecs.kernels.paths import PATH
 from tstore_codecs.kernels.residuals import MSB_SHIFT, ULP_SHIFT
-from tstore_codecs.model import ResidualModel, words_of
+from tstore_codecs.model import ResidualModel
 from tstore_codecs.plane import take
 
 
@@ -54,8 +52,15 @@ class _Ordered:
         ours, theirs = words_of(target, dtype), words_of(base, dtype)
         states, words = entropy.empty_stream(ours.size, model.elements.passes)
         height = kernels.encode_residuals(
-            PATH, ours, theirs, start // dtype.width, model.elements, model.contexts,
-            model.ranges, states, words,
+            PATH,
+            ours,
+            theirs,
+            start // dtype.width,
+            model.elements,
+            model.contexts,
+            model.ranges,
+            states,
+            words,
         )
         tail = target[ours.nbytes :].tobytes()
         return tail + entropy.write_stream(states, words[:height])
@@ -74,16 +79,19 @@ class _Ordered:
         n_tail = out.size - theirs.nbytes
         out[theirs.nbytes :] = take(payload, 0, n_tail)
         states, words = entropy.read_stream(payload[n_tail:], theirs.size)
-        words_out = out[: theirs.nbytes].view(theirs.dtype)
-        ours = words_out if words_out.flags.aligned else np.empty_like(theirs)
-        entropy.check(
-            kernels.decode_residuals(
-                PATH, words, theirs, start // dtype.width, model.elements, model.contexts,
-                model.slots, states, ours,
+        with aligned_words(out[: theirs.nbytes], dtype) as ours:
+            fault = kernels.decode_residuals(
+                PATH,
+                words,
+                theirs,
+                start // dtype.width,
+                model.elements,
+                model.contexts,
+                model.slots,
+                states,
+                ours,
             )
-        )
-        if ours is not words_out:
-            words_out[:] = ours
+        entropy.check(fault)
 
 
 class FMPP(_Ordered):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tstore_codecs.buffers import ByteArray
+from tstore_codecs.buffers import ByteArray, aligned_words, words_of
 from tstore_codecs.dtypes import Dtype
 from tstore_codecs.errors import CorruptBlobError
 from tstore_codecs.kernels.planes import merge_planes, split_planes
@@ -34,25 +34,26 @@ def encode_planes(chunk: ByteArray, dtype: Dtype, rotate: bool) -> bytes:
     rotate
         Rotate each element left by one bit first.
     """
-    body = chunk.size - chunk.size % dtype.width
-    words = np.require(chunk[:body].view(f"<u{dtype.width}"), requirements="A")
+    words = words_of(chunk, dtype)
     planes = np.empty((dtype.width, words.size), np.uint8)
     split_planes(words, rotate, planes)
-    return b"".join((chunk[body:].tobytes(), *map(encode_plane, planes)))
+    parts: list[bytes | memoryview] = [chunk[words.nbytes :].data]
+    for plane in planes:
+        parts += encode_plane(plane)
+    return b"".join(parts)
 
 
-def decode_planes(payload: ByteArray, nbytes: int, dtype: Dtype, rotate: bool) -> ByteArray:
-    """Undo `encode_planes`: return the chunk of `nbytes` bytes that all of `payload` holds.
+def decode_planes(payload: ByteArray, out: ByteArray, dtype: Dtype, rotate: bool) -> None:
+    """Undo `encode_planes`: fill `out`, uint8 (n,), from all of `payload`.
 
     Raises
     ------
     CorruptBlobError
         If `payload` is not such a chunk.
     """
-    n_words, n_tail = divmod(nbytes, dtype.width)
-    chunk = np.empty(nbytes, np.uint8)
-    chunk[nbytes - n_tail :] = take(payload, 0, n_tail)
-    at = n_tail
+    n_words, at = divmod(out.size, dtype.width)
+    body = out[: n_words * dtype.width]
+    out[body.size :] = take(payload, 0, at)
     planes = np.empty((dtype.width, n_words), np.uint8)
     for plane in planes:
         at = decode_plane(payload, at, plane)
@@ -60,5 +61,5 @@ def decode_planes(payload: ByteArray, nbytes: int, dtype: Dtype, rotate: bool) -
         raise CorruptBlobError(
             f"expected a chunk to end after its last plane; found {payload.size - at} bytes more"
         )
-    merge_planes(planes, rotate, chunk[: nbytes - n_tail].view(f"<u{dtype.width}"))
-    return chunk
+    with aligned_words(body, dtype) as words:
+        merge_planes(planes, rotate, words)

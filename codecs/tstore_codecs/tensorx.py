@@ -10,8 +10,8 @@ import numpy as np
 
 from tstore_codecs.base import Model, WithoutModel
 from tstore_codecs.buffers import ByteArray, as_bytes
-from tstore_codecs.planar import decode_planes, encode_planes
 from tstore_codecs.dtypes import Dtype
+from tstore_codecs.planar import decode_planes, encode_planes
 
 
 class TensorX(WithoutModel):
@@ -37,8 +37,8 @@ class TensorX(WithoutModel):
         dtype: Dtype,
     ) -> None:
         """Fill `out` with the coded planes ^ `base`."""
-        delta = decode_planes(payload, out.size, dtype, _rotates(dtype))
-        np.bitwise_xor(delta, base, out=out)
+        decode_planes(payload, out, dtype, _rotates(dtype))
+        np.bitwise_xor(out, base, out=out)
 
 
 def _rotates(dtype: Dtype) -> bool:

@@ -9,8 +9,8 @@ from typing import Final
 
 from tstore_codecs.base import Model, WithoutModel
 from tstore_codecs.buffers import ByteArray
-from tstore_codecs.planar import decode_planes, encode_planes
 from tstore_codecs.dtypes import Dtype
+from tstore_codecs.planar import decode_planes, encode_planes
 
 
 class ZipNN(WithoutModel):
@@ -36,7 +36,7 @@ class ZipNN(WithoutModel):
         dtype: Dtype,
     ) -> None:
         """Fill `out` from coded planes."""
-        out[:] = decode_planes(payload, out.size, dtype, _rotates(dtype))
+        decode_planes(payload, out, dtype, _rotates(dtype))
 
 
 def _rotates(dtype: Dtype) -> bool:

@@ -1,7 +1,8 @@
 """XXH64, seed 0, after the xxHash specification."""
 
 import numpy as np
-from numba import njit
+
+from tstore_codecs.kernels.compiled import kernel
 
 _P1 = np.uint64(0x9E3779B185EBCA87)
 _P2 = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -10,8 +11,8 @@ _P4 = np.uint64(0x85EBCA77C2B2AE63)
 _P5 = np.uint64(0x27D4EB2F165667C5)
 
 
-@njit(nogil=True, cache=True)
-def _word(data, at, nbytes):  # type: ignore[no-untyped-def]
+@kernel
+def _word(data, at, nbytes):
     """Return `nbytes` bytes as a little-endian number; LLVM makes one unaligned load of it."""
     word = np.uint64(0)
     for k in range(nbytes):
@@ -19,23 +20,23 @@ def _word(data, at, nbytes):  # type: ignore[no-untyped-def]
     return word
 
 
-@njit(nogil=True, cache=True)
-def _rotl(x, bits):  # type: ignore[no-untyped-def]
+@kernel
+def _rotl(x, bits):
     return (x << np.uint64(bits)) | (x >> np.uint64(64 - bits))
 
 
-@njit(nogil=True, cache=True)
-def _round(state, word):  # type: ignore[no-untyped-def]
+@kernel
+def _round(state, word):
     return _rotl(state + word * _P2, 31) * _P1
 
 
-@njit(nogil=True, cache=True)
-def _merge(digest, state):  # type: ignore[no-untyped-def]
+@kernel
+def _merge(digest, state):
     return (digest ^ _round(np.uint64(0), state)) * _P1 + _P4
 
 
-@njit(nogil=True, cache=True)
-def xxh64(data):  # type: ignore[no-untyped-def]
+@kernel
+def xxh64(data):
     """Return the XXH64 of `data`.
 
     Parameters

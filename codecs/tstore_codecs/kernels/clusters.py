@@ -6,8 +6,8 @@ Everything is integers, so every machine fits the same.
 """
 
 import numpy as np
-from numba import njit
 
+from tstore_codecs.kernels.compiled import kernel
 from tstore_codecs.kernels.rans import TILE
 from tstore_codecs.kernels.residuals import MSB_SHIFT, N_CONTEXTS, exponent_contexts, split
 
@@ -25,7 +25,8 @@ ROW_SAMPLES = 128
 """About how many elements of a row tell its class."""
 
 SAMPLE_BLOCK = 512
-SAMPLE_BLOCKS = 32
+SAMPLE_STEP = 1 << 15
+MIN_SAMPLE_BLOCKS = 48
 
 _BINS = 192
 _CONTEXTS_NBYTES = 39
@@ -35,8 +36,8 @@ _COST_UNITS_PER_BIT = 1 << 16
 _LOG2 = np.round(np.log2(1 + np.arange(4096) / 4096) * _COST_UNITS_PER_BIT).astype(np.int64)
 
 
-@njit(nogil=True, cache=True)
-def symbol_lengths(shift, lengths):  # type: ignore[no-untyped-def]
+@kernel
+def symbol_lengths(shift, lengths):
     """Write the bit length of the residuals of each symbol, times 256, to `lengths`, int32 (256,)."""
     for s in range(256):
         if shift == MSB_SHIFT:
@@ -47,8 +48,8 @@ def symbol_lengths(shift, lengths):  # type: ignore[no-untyped-def]
             lengths[s] = 256 * ((s >> 2) + 2)
 
 
-@njit(nogil=True, cache=True)
-def highest_field(base, half, shift):  # type: ignore[no-untyped-def]
+@kernel
+def highest_field(base, half, shift):
     """Return the highest ``magnitude >> shift`` in a sample of `base`, words (n,)."""
     step = max(base.size // 4096, 1)
     highest = np.uint64(0)
@@ -58,16 +59,14 @@ def highest_field(base, half, shift):  # type: ignore[no-untyped-def]
     return np.int64(highest)
 
 
-@njit(nogil=True, cache=True)
-def _cells(target, base, elements, shift, low, alphabet, symbols, rest, raw, cells):  # type: ignore[no-untyped-def]
+@kernel
+def _cells(target, base, elements, shift, low, alphabet, symbols, rest, raw, cells):
     """Write ``context * alphabet + symbol`` of n elements to `cells`, uint16 (n,).
 
     The arguments before it are scratch, from `_scratch`.
     """
     n = base.size
-    split(
-        target, base, elements.half, elements.floats, elements.shift, symbols[:n], rest[:n], raw
-    )
+    split(target, base, elements.half, elements.floats, elements.shift, symbols[:n], rest[:n], raw)
     fields = symbols[TILE:]
     exponent_contexts(base, elements.half, shift, low, fields)
     width = np.uint16(alphabet)
@@ -75,8 +74,8 @@ def _cells(target, base, elements, shift, low, alphabet, symbols, rest, raw, cel
         cells[i] = np.uint16(np.uint16(fields[i]) * width + np.uint16(symbols[i]))
 
 
-@njit(nogil=True, cache=True)
-def sample_deviations(target, base, elements, shift, low, deviations):  # type: ignore[no-untyped-def]
+@kernel
+def sample_deviations(target, base, elements, shift, low, deviations):
     """Write how far each symbol is from the mean bit length of its context, by a sample.
 
     Parameters
@@ -91,25 +90,25 @@ def sample_deviations(target, base, elements, shift, low, deviations):  # type: 
     alphabet = deviations.shape[1]
     lengths = np.empty(256, np.int32)
     symbol_lengths(elements.shift, lengths)
-    sums, counts = np.zeros((2, N_CONTEXTS), np.int64)
+    sums, counts = np.zeros(N_CONTEXTS, np.int64), np.zeros(N_CONTEXTS, np.int64)
     scratch = _scratch(elements)
-    step = max(base.size // SAMPLE_BLOCKS, SAMPLE_BLOCK)
+    step = max(min(base.size // MIN_SAMPLE_BLOCKS, SAMPLE_STEP), SAMPLE_BLOCK)
     for at in range(0, base.size, step):
         theirs = base[at : at + SAMPLE_BLOCK]
         n = theirs.size
-        cells = scratch[3]
         _cells(target[at : at + n], theirs, elements, shift, low, alphabet, *scratch)
+        symbols, fields = scratch[0][:n], scratch[0][TILE : TILE + n]
         for i in range(n):
-            sums[cells[i] // alphabet] += lengths[cells[i] % alphabet]
-            counts[cells[i] // alphabet] += 1
+            sums[fields[i]] += lengths[symbols[i]]
+            counts[fields[i]] += 1
     for c in range(N_CONTEXTS):
         mean = sums[c] // max(counts[c], 1)
         for s in range(alphabet):
             deviations[c, s] = lengths[s] - mean
 
 
-@njit(nogil=True, cache=True)
-def _scratch(elements):  # type: ignore[no-untyped-def]
+@kernel
+def _scratch(elements):
     """Return what `_cells` writes to: symbols and contexts, residuals, raw bits, cells."""
     return (
         np.empty(2 * TILE, np.uint8),
@@ -119,8 +118,8 @@ def _scratch(elements):  # type: ignore[no-untyped-def]
     )
 
 
-@njit(nogil=True, cache=True)
-def _class_of_row(cells, deviations):  # type: ignore[no-untyped-def]
+@kernel
+def _class_of_row(cells, deviations):
     """Return the class of a row by how far its bit lengths are from those of its contexts."""
     total, n = np.int64(0), np.int64(0)
     for i in range(0, cells.size, max(cells.size // ROW_SAMPLES, 1)):
@@ -130,14 +129,14 @@ def _class_of_row(cells, deviations):  # type: ignore[no-untyped-def]
     return min(max(step - LOWEST_CLASS, 0), N_CLASSES - 1)
 
 
-@njit(nogil=True, cache=True)
-def _count(cells, counts):  # type: ignore[no-untyped-def]
+@kernel
+def _count(cells, counts):
     for cell in cells:
         counts[cell] += np.uint32(1)
 
 
-@njit(nogil=True, cache=True)
-def count_rows(target, base, elements, shift, low, row_length, deviations, classes, counts):  # type: ignore[no-untyped-def]
+@kernel
+def count_rows(target, base, elements, shift, low, row_length, deviations, classes, counts):
     """Count the symbols of each class and context, and write the class of each row.
 
     Parameters
@@ -171,8 +170,8 @@ def count_rows(target, base, elements, shift, low, row_length, deviations, class
         _count(cells, by_class[kind])
 
 
-@njit(nogil=True, cache=True)
-def _log_cost(n):  # type: ignore[no-untyped-def]
+@kernel
+def _log_cost(n):
     """Return ``n * log2(n)`` in `_COST_UNITS_PER_BIT`, for 0 <= n < 2**36."""
     if n == 0:
         return np.int64(0)
@@ -181,8 +180,8 @@ def _log_cost(n):  # type: ignore[no-untyped-def]
     return np.int64(n) * log
 
 
-@njit(nogil=True, cache=True)
-def _table_cost(counts, more):  # type: ignore[no-untyped-def]
+@kernel
+def _table_cost(counts, more):
     """Return what symbols counted in both arguments cost under one table, with the table."""
     total, logs, used, last = np.int64(0), np.int64(0), 0, 0
     for s in range(counts.size):
@@ -195,8 +194,8 @@ def _table_cost(counts, more):  # type: ignore[no-untyped-def]
     return _log_cost(total) - logs + 8 * _COST_UNITS_PER_BIT * (2 + (last >> 3) + used)
 
 
-@njit(nogil=True, cache=True)
-def _merge_neighbours(tables, most):  # type: ignore[no-untyped-def]
+@kernel
+def _merge_neighbours(tables, most):
     """Merge neighbours among `tables`, int64 (n, alphabet), where it costs least.
 
     Goes on while it pays, and until at most `most` are left.
@@ -237,9 +236,7 @@ def _merge_neighbours(tables, most):  # type: ignore[no-untyped-def]
         while before >= 0 and owner[before] != before:
             before -= 1
         if before >= 0:
-            gains[before] = (
-                costs[before] + costs[best] - _table_cost(tables[before], tables[best])
-            )
+            gains[before] = costs[before] + costs[best] - _table_cost(tables[before], tables[best])
         left -= 1
     total = np.int64(0)
     for i in range(n):
@@ -250,8 +247,8 @@ def _merge_neighbours(tables, most):  # type: ignore[no-untyped-def]
     return total, owner
 
 
-@njit(nogil=True, cache=True)
-def _bin_of(total, n):  # type: ignore[no-untyped-def]
+@kernel
+def _bin_of(total, n):
     """Return the bin of a mean bit length, ``total / (256 * n)``.
 
     An eighth of an octave up to two bits, then a quarter of a bit: contexts that hardly ever
@@ -263,8 +260,19 @@ def _bin_of(total, n):  # type: ignore[no-untyped-def]
     return (np.float64(mean).view(np.int64) >> 49) - 8 * 1023
 
 
-@njit(nogil=True, cache=True)
-def share_tables(counts, lengths, table_of, shared):  # type: ignore[no-untyped-def]
+@kernel
+def _totals(counts, lengths, totals, sizes):
+    """Write the sum of bit lengths, and the number of symbols, of each context."""
+    totals[:] = 0
+    for c in range(counts.shape[0]):
+        sizes[c] = counts[c].sum()
+        if sizes[c] > 0:
+            for s in range(counts.shape[1]):
+                totals[c] += np.int64(counts[c, s]) * lengths[s]
+
+
+@kernel
+def _share_tables(counts, totals, sizes, table_of, shared):
     """Choose which contexts share a table.
 
     Contexts of about the same mean bit length start together; neighbours merge from there.
@@ -272,8 +280,8 @@ def share_tables(counts, lengths, table_of, shared):  # type: ignore[no-untyped-
     Parameters
     ----------
     counts : uint32 (contexts, alphabet)
-    lengths : int32 (256,)
-        From `symbol_lengths`.
+    totals, sizes : int64 (contexts,)
+        From `_totals`.
     table_of : uint8 (contexts,)
         Filled: the table of each context. One that does not occur has that of the one before.
     shared : int64 (MAX_TABLES, alphabet)
@@ -287,18 +295,14 @@ def share_tables(counts, lengths, table_of, shared):  # type: ignore[no-untyped-
     """
     n_contexts, alphabet = counts.shape
     bins = np.zeros((_BINS, alphabet), np.int64)
-    bin_of = np.empty(n_contexts, np.int64)
+    bin_of = np.full(n_contexts, -1)
     occurs = np.zeros(_BINS, np.bool_)
     for c in range(n_contexts):
-        total, n = np.int64(0), np.int64(0)
-        for s in range(alphabet):
-            total += np.int64(counts[c, s]) * lengths[s]
-            n += counts[c, s]
-        bin_of[c] = -1
-        if n > 0:
-            bin_of[c] = _bin_of(total, n)
+        if sizes[c] > 0:
+            bin_of[c] = _bin_of(totals[c], sizes[c])
             occurs[bin_of[c]] = True
-            bins[bin_of[c]] += counts[c]
+            for s in range(alphabet):
+                bins[bin_of[c], s] += counts[c, s]
     present = np.flatnonzero(occurs)
     if present.size == 0:
         return np.int64(0), 0
@@ -324,8 +328,8 @@ def share_tables(counts, lengths, table_of, shared):  # type: ignore[no-untyped-
     return cost, n_tables
 
 
-@njit(nogil=True, cache=True)
-def _class_cost(classes, coarseness):  # type: ignore[no-untyped-def]
+@kernel
+def _class_cost(classes, coarseness):
     """Return about what the written classes of rows cost, 2**coarseness of them as one."""
     counts = np.zeros(N_CLASSES, np.int64)
     for kind in classes:
@@ -336,8 +340,21 @@ def _class_cost(classes, coarseness):  # type: ignore[no-untyped-def]
     return _log_cost(classes.size) - logs
 
 
-@njit(nogil=True, cache=True)
-def fit_contexts(counts, classes, lengths, table_of, shared):  # type: ignore[no-untyped-def]
+@kernel
+def _fold(counts, totals, sizes, kind):
+    """Make class `kind` of classes 2 * kind and 2 * kind + 1; those below are done already."""
+    for field in range(N_CONTEXTS):
+        to = kind * N_CONTEXTS + field
+        even = 2 * kind * N_CONTEXTS + field
+        odd = even + N_CONTEXTS
+        for s in range(counts.shape[1]):
+            counts[to, s] = counts[even, s] + counts[odd, s]
+        totals[to] = totals[even] + totals[odd]
+        sizes[to] = sizes[even] + sizes[odd]
+
+
+@kernel
+def fit_contexts(counts, classes, lengths, table_of, shared):
     """Choose how fine the classes of rows are, and which contexts share a table.
 
     Parameters
@@ -358,22 +375,27 @@ def fit_contexts(counts, classes, lengths, table_of, shared):  # type: ignore[no
     """
     n, alphabet = counts.shape[0], counts.shape[2]
     flat = counts.reshape(n * N_CONTEXTS, alphabet)
-    cost, n_tables = share_tables(flat, lengths, table_of, shared)
+    totals = np.empty(n * N_CONTEXTS, np.int64)
+    sizes = np.empty_like(totals)
+    _totals(flat, lengths, totals, sizes)
+    cost, n_tables = _share_tables(flat, totals, sizes, table_of, shared)
     if n == 1:
         return 1, n_tables
-    coarseness = 0
+    coarseness, m = 0, n
     cost += _class_cost(classes, 0) + n * N_CONTEXTS * _COST_UNITS_PER_BIT
     trial_of, trial = np.empty_like(table_of), np.empty_like(shared)
-    for coarser in (2, CLASS_BITS):
+    for coarser in range(1, CLASS_BITS + 1):
         m = n >> coarser
-        folded = np.zeros((m, N_CONTEXTS, alphabet), np.uint32)
-        for kind in range(n):
-            folded[kind >> coarser] += counts[kind]
-        trial_cost, tables = share_tables(
-            folded.reshape(m * N_CONTEXTS, alphabet), lengths, trial_of, trial
+        for kind in range(m):
+            _fold(flat, totals, sizes, kind)
+        if coarser in (3, 4):
+            continue
+        end = m * N_CONTEXTS
+        trial_cost, tables = _share_tables(
+            flat[:end], totals[:end], sizes[:end], trial_of[:end], trial
         )
         if m > 1:
-            trial_cost += _class_cost(classes, coarser) + m * N_CONTEXTS * _COST_UNITS_PER_BIT
+            trial_cost += _class_cost(classes, coarser) + end * _COST_UNITS_PER_BIT
         if trial_cost < cost:
             cost, n_tables, coarseness = trial_cost, tables, coarser
             table_of[:], shared[:] = trial_of, trial

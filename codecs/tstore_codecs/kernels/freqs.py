@@ -4,7 +4,8 @@ A table is uint32 (256,) with sum 4096; a symbol that does not occur has frequen
 """
 
 import numpy as np
-from numba import njit
+
+from tstore_codecs.kernels.compiled import kernel
 
 PROB_BITS = 12
 PROB_TOTAL = 1 << PROB_BITS
@@ -19,8 +20,8 @@ TABLE_WRONG_SUM = -3
 _ONE = np.uint32(1)
 
 
-@njit(nogil=True, cache=True)
-def histogram(symbols, counts):  # type: ignore[no-untyped-def]
+@kernel
+def histogram(symbols, counts):
     """Write to `counts`, int64 (256,), how often each byte occurs in `symbols`, uint8 (n,)."""
     # Four tables: in a run of one symbol, each addition would wait for the store before it.
     partial = np.zeros((4, 256), np.uint32)
@@ -36,8 +37,8 @@ def histogram(symbols, counts):  # type: ignore[no-untyped-def]
         counts[s] = np.int64(partial[0, s]) + partial[1, s] + partial[2, s] + partial[3, s]
 
 
-@njit(nogil=True, cache=True)
-def normalise(counts, freqs):  # type: ignore[no-untyped-def]
+@kernel
+def normalise(counts, freqs):
     """Scale `counts` to `freqs` with sum 4096 and at least 1 for every symbol that occurs.
 
     Rounds to nearest, then mends the sum in single steps, each where it costs the fewest bits
@@ -76,8 +77,8 @@ def normalise(counts, freqs):  # type: ignore[no-untyped-def]
         excess += step
 
 
-@njit(nogil=True, cache=True)
-def _log2_times_256(value):  # type: ignore[no-untyped-def]
+@kernel
+def _log2_times_256(value):
     """Return ``log2(value) * 256``, rounded down, for 0 < value < 2**30, by repeated squaring."""
     exponent = np.int64(0)
     while value >> (exponent + 1) > 0:
@@ -92,8 +93,8 @@ def _log2_times_256(value):  # type: ignore[no-untyped-def]
     return log
 
 
-@njit(nogil=True, cache=True)
-def coded_nbytes(counts, freqs):  # type: ignore[no-untyped-def]
+@kernel
+def coded_nbytes(counts, freqs):
     """Return the bytes that symbols with these counts cost under `freqs`, rounded down.
 
     Integer logarithms, because the mode of a plane depends on this and must not vary between
@@ -106,8 +107,8 @@ def coded_nbytes(counts, freqs):  # type: ignore[no-untyped-def]
     return bits256 >> 11
 
 
-@njit(nogil=True, cache=True)
-def write_table(freqs, out):  # type: ignore[no-untyped-def]
+@kernel
+def write_table(freqs, out):
     """Write the table `freqs` to `out`, uint8 (MAX_TABLE_NBYTES,); return the bytes written."""
     last = 255
     while freqs[last] == 0:
@@ -130,8 +131,8 @@ def write_table(freqs, out):  # type: ignore[no-untyped-def]
     return at
 
 
-@njit(nogil=True, cache=True)
-def read_table(data, freqs):  # type: ignore[no-untyped-def]
+@kernel
+def read_table(data, freqs):
     """Read a table that starts `data` into `freqs`; accepts exactly what `write_table` writes.
 
     Returns
@@ -172,8 +173,8 @@ def read_table(data, freqs):  # type: ignore[no-untyped-def]
     return at
 
 
-@njit(nogil=True, cache=True)
-def decode_slots(freqs, slots):  # type: ignore[no-untyped-def]
+@kernel
+def decode_slots(freqs, slots):
     """Fill `slots`, uint32 (4096,): symbol, frequency - 1 and offset in its range, per slot.
 
     They take 8, 12 and 12 bits from the bottom. `freqs` must sum to 4096.
@@ -189,8 +190,8 @@ def decode_slots(freqs, slots):  # type: ignore[no-untyped-def]
             slot += 1
 
 
-@njit(nogil=True, cache=True)
-def encode_ranges(freqs, ranges):  # type: ignore[no-untyped-def]
+@kernel
+def encode_ranges(freqs, ranges):
     """Fill `ranges`, uint32 (256,): frequency - 1 in 12 bits, start in the 12 above, per symbol."""
     start = np.uint32(0)
     for s in range(256):

@@ -6,8 +6,8 @@ with its height compared after every pass over a row.
 """
 
 import numpy as np
-from numba import njit
 
+from tstore_codecs.kernels.compiled import kernel
 from tstore_codecs.kernels.freqs import PROB_BITS, PROB_TOTAL
 
 LANES = 32
@@ -22,8 +22,8 @@ _LOW = np.uint32(STATE_LOW)
 _ONE = np.uint32(1)
 
 
-@njit(nogil=True, cache=True)
-def decode_symbols(states, words, height, slots, tables, symbols, at, count):  # type: ignore[no-untyped-def]
+@kernel
+def decode_symbols(states, words, height, slots, tables, symbols, at, count):
     """Pop one symbol for each of `count` lanes, from the highest lane to the lowest.
 
     Parameters
@@ -60,8 +60,8 @@ def decode_symbols(states, words, height, slots, tables, symbols, at, count):  #
     return height
 
 
-@njit(nogil=True, cache=True)
-def raw_width(symbol, shift, skip):  # type: ignore[no-untyped-def]
+@kernel
+def raw_width(symbol, shift, skip):
     """Return how many raw bits one pass has for `symbol`: ``(symbol >> shift) - skip``, 0 to 16.
 
     A symbol has ``(symbol >> shift) - 1`` raw bits, or none. The first pass (`skip` 1) has the
@@ -70,8 +70,8 @@ def raw_width(symbol, shift, skip):  # type: ignore[no-untyped-def]
     return np.uint32(min(max(np.int64(symbol >> shift) - skip, 0), BITS_PER_PASS))
 
 
-@njit(nogil=True, cache=True)
-def decode_bits(states, words, height, symbols, shift, skip, raw, at, count):  # type: ignore[no-untyped-def]
+@kernel
+def decode_bits(states, words, height, symbols, shift, skip, raw, at, count):
     """Pop one pass of raw bits for each lane into `raw`, uint16 (n,), by its symbol.
 
     `shift` and `skip`, both int64, are those of `raw_width`; the rest is as in `decode_symbols`.
@@ -88,8 +88,8 @@ def decode_bits(states, words, height, symbols, shift, skip, raw, at, count):  #
     return height
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def encode_symbols(states, words, height, ranges, tables, symbols, at, count):  # type: ignore[no-untyped-def]
+@kernel
+def encode_symbols(states, words, height, ranges, tables, symbols, at, count):
     """Push one symbol for each of `count` lanes, from the lowest lane to the highest.
 
     `ranges`, uint32 (256 * t,), has one table of `freqs.encode_ranges` after the other; the rest
@@ -112,8 +112,8 @@ def encode_symbols(states, words, height, ranges, tables, symbols, at, count):  
     return height
 
 
-@njit(nogil=True, cache=True)
-def encode_bits(states, words, height, symbols, shift, skip, raw, at, count):  # type: ignore[no-untyped-def]
+@kernel
+def encode_bits(states, words, height, symbols, shift, skip, raw, at, count):
     """Push what `decode_bits` pops: ``raw[at + lane]`` has no more bits than its symbol says."""
     for lane in range(count):
         width = raw_width(symbols[at + lane], shift, skip)

@@ -3,14 +3,13 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tstore_codecs.kernels import vectors
+from tstore_codecs.kernels.compiled import kernel
 from tstore_codecs.kernels.lanes import PAD_WORDS, STATE_LOW
 from tstore_codecs.kernels.paths import compiler_features
 from tstore_codecs.kernels.rans import STACK_UNDERFLOW, TILE, check_end, decode_tile, encode_tile
 from tstore_codecs.kernels.residuals import N_CONTEXTS, exponent_contexts, merge, split
-
 
 HAS_SHUFFLE = "avx2" in compiler_features()
 """Whether 32 table numbers are looked up at once. The result is the same, so no path forces it."""
@@ -55,8 +54,8 @@ class Contexts(NamedTuple):
     tables: Any
 
 
-@njit(nogil=True, cache=True)
-def _look_up(choice, fields, tables):  # type: ignore[no-untyped-def]
+@kernel
+def _look_up(choice, fields, tables):
     done = 0
     if HAS_SHUFFLE:
         done = fields.size & -N_CONTEXTS
@@ -66,8 +65,8 @@ def _look_up(choice, fields, tables):  # type: ignore[no-untyped-def]
         tables[i] = choice[fields[i]]
 
 
-@njit(nogil=True, cache=True)
-def pick_tables(base, first, elements, contexts, fields, tables):  # type: ignore[no-untyped-def]
+@kernel
+def pick_tables(base, first, elements, contexts, fields, tables):
     """Write the table of each of n elements to `tables`, uint8 (n,).
 
     `first` is the index of the first one in its tensor; `fields`, uint8 (n,), is scratch.
@@ -89,8 +88,8 @@ def pick_tables(base, first, elements, contexts, fields, tables):  # type: ignor
         at = end
 
 
-@njit(nogil=True, cache=True)
-def encode_residuals(path, target, base, first, elements, contexts, ranges, states, words):  # type: ignore[no-untyped-def]
+@kernel
+def encode_residuals(path, target, base, first, elements, contexts, ranges, states, words):
     """Code `target` given `base`, both words (n,) that start at element `first` of their tensor.
 
     Parameters
@@ -110,7 +109,8 @@ def encode_residuals(path, target, base, first, elements, contexts, ranges, stat
     int
         Words on the stack.
     """
-    symbols, fields, tables = np.empty((3, TILE), np.uint8)
+    symbols = np.empty(TILE, np.uint8)
+    fields, tables = np.empty_like(symbols), np.empty_like(symbols)
     rest = np.full(TILE, elements.half)
     raw = np.empty((elements.passes, TILE), np.uint16)
     states[:] = np.uint32(STATE_LOW)
@@ -119,8 +119,14 @@ def encode_residuals(path, target, base, first, elements, contexts, ranges, stat
         theirs = base[at : at + TILE]
         n = theirs.size
         split(
-            target[at : at + TILE], theirs, elements.half, elements.floats, elements.shift,
-            symbols[:n], rest[:n], raw,
+            target[at : at + TILE],
+            theirs,
+            elements.half,
+            elements.floats,
+            elements.shift,
+            symbols[:n],
+            rest[:n],
+            raw,
         )
         pick_tables(theirs, first + at, elements, contexts, fields, tables)
         height = encode_tile(
@@ -129,13 +135,14 @@ def encode_residuals(path, target, base, first, elements, contexts, ranges, stat
     return height
 
 
-@njit(nogil=True, cache=True)
-def decode_residuals(path, words, base, first, elements, contexts, slots, states, target):  # type: ignore[no-untyped-def]
+@kernel
+def decode_residuals(path, words, base, first, elements, contexts, slots, states, target):
     """Undo `encode_residuals`: fill `target`; return `rans.OK` or the check that failed.
 
     `words` has `PAD_WORDS` on both sides of the stack.
     """
-    symbols, fields, tables = np.empty((3, TILE), np.uint8)
+    symbols = np.empty(TILE, np.uint8)
+    fields, tables = np.empty_like(symbols), np.empty_like(symbols)
     rest = np.full(TILE, elements.half)
     raw = np.zeros((elements.passes, TILE), np.uint16)
     height = np.int64(words.size - PAD_WORDS)
@@ -149,7 +156,13 @@ def decode_residuals(path, words, base, first, elements, contexts, slots, states
         if height < PAD_WORDS:
             return STACK_UNDERFLOW
         merge(
-            symbols[:n], raw, theirs, elements.half, elements.floats, elements.shift,
-            rest[:n], target[at : at + TILE],
+            symbols[:n],
+            raw,
+            theirs,
+            elements.half,
+            elements.floats,
+            elements.shift,
+            rest[:n],
+            target[at : at + TILE],
         )
     return check_end(states, height)

@@ -5,11 +5,12 @@ entry in numba's cache on disk.
 """
 
 import os
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 import llvmlite.binding as llvm
-from numba import config
+from numba.core import config
 
 from tstore_codecs.errors import UnsupportedPathError
 
@@ -36,8 +37,14 @@ class Avx512(NamedTuple):
 
 Path: TypeAlias = Scalar | Avx2 | Avx512
 
-PATHS: Final = MappingProxyType({"avx512": Avx512(), "avx2": Avx2(), "scalar": Scalar()})
-_NEEDS: Final = {"avx512": {"avx512f", "avx512vl", "avx512vbmi2"}, "avx2": {"avx2"}, "scalar": set()}
+PATHS: Final[Mapping[str, Path]] = MappingProxyType(
+    {"avx512": Avx512(), "avx2": Avx2(), "scalar": Scalar()}
+)
+_NEEDS: Final[Mapping[str, set[str]]] = {
+    "avx512": {"avx512f", "avx512vl", "avx512vbmi2"},
+    "avx2": {"avx2"},
+    "scalar": set(),
+}
 
 
 def compiler_features() -> frozenset[str]:

@@ -6,10 +6,10 @@ FORMAT.md, "rANS stream". Whole rows of 64 run on `vectors`, all others on `lane
 """
 
 import numpy as np
-from numba import njit
 
 from tstore_codecs.kernels import lanes as plain
 from tstore_codecs.kernels import vectors
+from tstore_codecs.kernels.compiled import kernel
 from tstore_codecs.kernels.lanes import BITS_PER_PASS, LANES, PAD_WORDS, STATE_LOW
 
 FEW_LANES = 4
@@ -27,14 +27,14 @@ WRONG_FINAL_STATE = -3
 _LOW = np.uint32(STATE_LOW)
 
 
-@njit(nogil=True, cache=True)
-def lanes_of(n):  # type: ignore[no-untyped-def]
+@kernel
+def lanes_of(n):
     """Return how many lanes a stream of `n` symbols has."""
     return LANES if n >= FEW_LANES_BELOW else FEW_LANES
 
 
-@njit(nogil=True, cache=True)
-def encode_tile(path, states, words, height, ranges, tables, symbols, shift, raw):  # type: ignore[no-untyped-def]
+@kernel
+def encode_tile(path, states, words, height, ranges, tables, symbols, shift, raw):
     """Push `symbols`, uint8 (n,), and their raw bits, from the last row to the first.
 
     Parameters
@@ -76,14 +76,12 @@ def encode_tile(path, states, words, height, ranges, tables, symbols, shift, raw
                 path, states, words, height, ranges, tables, symbols, at
             )
         else:
-            height = plain.encode_symbols(
-                states, words, height, ranges, tables, symbols, at, count
-            )
+            height = plain.encode_symbols(states, words, height, ranges, tables, symbols, at, count)
     return height
 
 
-@njit(nogil=True, cache=True)
-def decode_tile(path, states, words, height, slots, tables, symbols, shift, raw):  # type: ignore[no-untyped-def]
+@kernel
+def decode_tile(path, states, words, height, slots, tables, symbols, shift, raw):
     """Undo `encode_tile`: fill `symbols` and `raw`, from the first row to the last.
 
     The stack, from ``words[PAD_WORDS]`` to `height`, has `PAD_WORDS` on both sides. `raw` keeps
@@ -119,8 +117,8 @@ def decode_tile(path, states, words, height, slots, tables, symbols, shift, raw)
     return height
 
 
-@njit(nogil=True, cache=True)
-def check_end(states, height):  # type: ignore[no-untyped-def]
+@kernel
+def check_end(states, height):
     """Return `OK`, or what shows that a stream decoded to `height` and `states` is not sound."""
     if height < PAD_WORDS:
         return STACK_UNDERFLOW
@@ -132,8 +130,8 @@ def check_end(states, height):  # type: ignore[no-untyped-def]
     return OK
 
 
-@njit(nogil=True, cache=True)
-def encode_plane(path, plane, ranges, states, words):  # type: ignore[no-untyped-def]
+@kernel
+def encode_plane(path, plane, ranges, states, words):
     """Code `plane`, uint8 (n,), under one table; return the words on the stack.
 
     `states`, uint32 (lanes_of(n),), is filled with those a decoder starts from.
@@ -144,14 +142,12 @@ def encode_plane(path, plane, ranges, states, words):  # type: ignore[no-untyped
     height = np.int64(0)
     for at in range((plane.size - 1) // TILE * TILE, -1, -TILE):
         symbols = plane[at : at + TILE]
-        height = encode_tile(
-            path, states, words, height, ranges, tables, symbols, np.uint8(0), raw
-        )
+        height = encode_tile(path, states, words, height, ranges, tables, symbols, np.uint8(0), raw)
     return height
 
 
-@njit(nogil=True, cache=True)
-def decode_plane(path, words, slots, states, plane):  # type: ignore[no-untyped-def]
+@kernel
+def decode_plane(path, words, slots, states, plane):
     """Undo `encode_plane`; return `OK` or the check that failed."""
     tables = np.zeros(TILE, np.uint8)
     raw = np.empty((0, TILE), np.uint16)

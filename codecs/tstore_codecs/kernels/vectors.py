@@ -355,21 +355,19 @@ _CODE = {
 
 
 @intrinsic
-def decode_symbols(context, path, states, words, height, slots, tables, symbols, at):  # type: ignore[no-untyped-def]
+def decode_symbols(context, path, states, words, height, slots, tables, symbols, at):
     """Do what `lanes.decode_symbols` does, for 64 lanes, on the path whose value is given."""
     return _CODE["decode_symbols"](context, path, states, words, height, slots, tables, symbols, at)
 
 
 @intrinsic
-def decode_bits(context, path, states, words, height, symbols, shift, skip, raw, at):  # type: ignore[no-untyped-def]
+def decode_bits(context, path, states, words, height, symbols, shift, skip, raw, at):
     """Do what `lanes.decode_bits` does; see `decode_symbols`."""
-    return _CODE["decode_bits"](
-        context, path, states, words, height, symbols, shift, skip, raw, at
-    )
+    return _CODE["decode_bits"](context, path, states, words, height, symbols, shift, skip, raw, at)
 
 
 @intrinsic
-def encode_symbols(context, path, states, words, height, ranges, tables, symbols, at):  # type: ignore[no-untyped-def]
+def encode_symbols(context, path, states, words, height, ranges, tables, symbols, at):
     """Do what `lanes.encode_symbols` does; see `decode_symbols`."""
     return _CODE["encode_symbols"](
         context, path, states, words, height, ranges, tables, symbols, at
@@ -377,22 +375,21 @@ def encode_symbols(context, path, states, words, height, ranges, tables, symbols
 
 
 @intrinsic
-def encode_bits(context, path, states, words, height, symbols, shift, skip, raw, at):  # type: ignore[no-untyped-def]
+def encode_bits(context, path, states, words, height, symbols, shift, skip, raw, at):
     """Do what `lanes.encode_bits` does; see `decode_symbols`."""
-    return _CODE["encode_bits"](
-        context, path, states, words, height, symbols, shift, skip, raw, at
-    )
+    return _CODE["encode_bits"](context, path, states, words, height, symbols, shift, skip, raw, at)
 
 
 @intrinsic
-def look_up(context, choice, fields, tables, at):  # type: ignore[no-untyped-def]
+def look_up(context, choice, fields, tables, at):
     """Write ``choice[field]`` of 32 `fields`, below 32, from `at` on to `tables`; all uint8."""
     signature = types.void(choice, fields, tables, at)
 
-    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, b, signature, arguments):
         row = _Row(context, b, 32)
         choice, fields, tables = (
-            row.data(kind, value) for kind, value in zip(signature.args[:3], arguments, strict=False)
+            row.data(kind, value)
+            for kind, value in zip(signature.args[:3], arguments, strict=False)
         )
         vector = row.vector(_I8)
         shuffle = row.function("llvm.x86.avx2.pshuf.b", vector, [vector, vector])
@@ -400,7 +397,9 @@ def look_up(context, choice, fields, tables, at):  # type: ignore[no-untyped-def
         halves = []
         for offset in (0, 16):
             half = ir.VectorType(_I8, 16)
-            part = b.load(b.bitcast(b.gep(choice, [ir.Constant(_I64, offset)]), half.as_pointer()), align=1)
+            part = b.load(
+                b.bitcast(b.gep(choice, [ir.Constant(_I64, offset)]), half.as_pointer()), align=1
+            )
             twice = ir.Constant(ir.VectorType(_I32, 32), [*range(16)] * 2)
             both = b.shuffle_vector(part, ir.Constant(half, ir.Undefined), twice)
             halves.append(b.call(shuffle, [both, field]))
