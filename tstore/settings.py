@@ -50,7 +50,7 @@ class PlanSettings:
         Bytes of a pair that are really encoded to measure its ratio (evenly spaced pieces).
     """
 
-    delta_codec: str | None = "tensorx"
+    delta_codec: str | None = "ulprow"
     standalone_codec: str = "zipnn"
     opaque_codec: str = "zstd"
     min_gain: float = 0.02

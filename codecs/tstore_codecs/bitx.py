@@ -82,4 +82,5 @@ def _unpack(packed: ByteArray, n: int, bits: int, kind: np.dtype[Any]) -> npt.ND
         return np.unpackbits(packed, count=n, bitorder="little").astype(kind)
     words = np.zeros((n, kind.itemsize), np.uint8)
     words[:, : -(-bits // 8)] = packed.reshape(-(-bits // 8), n).T
-    return np.bitwise_and(words.view(kind).reshape(-1), kind.type((1 << bits) - 1))
+    field: npt.NDArray[Any] = words.view(kind).reshape(-1) & kind.type((1 << bits) - 1)
+    return field

@@ -27,6 +27,7 @@ from tstore_codecs.forms import Chunk, Form
 from tstore_codecs.frame import BlobInfo, Checksums, Frame, checksum, read_frame, write_frame
 from tstore_codecs.limits import CHUNK_NBYTES, SMALL_TENSOR_NBYTES
 from tstore_codecs.registry import codec_by_name
+from tstore_codecs.stored import Stored
 
 
 def encode(
@@ -77,7 +78,8 @@ def encode(
     with _mapper(threads, raw.size) as mapper:
         model = coder.fit(raw, reference, kind, row, mapper)
         written = coder.write_model(model)
-        rivals = len(written) if raw.size <= SMALL_TENSOR_NBYTES else None
+        competes = raw.size <= SMALL_TENSOR_NBYTES and not isinstance(coder, Stored)
+        rivals = len(written) if competes else None
 
         def encode_one(start: int) -> tuple[Chunk, Checksums]:
             part = slice(start, start + CHUNK_NBYTES)
@@ -233,6 +235,10 @@ def _decode_range(frame: Frame, base: ByteArray, start: int, out: ByteArray, thr
     if any(frame.chunk(i)[0] is Form.CODED for i in touched):
         model = frame.codec.read_model(frame.model, frame.dtype, frame.info.raw_nbytes)
 
+    def decode_span(span: range) -> None:
+        for i in span:
+            decode_one(i)
+
     def decode_one(i: int) -> None:
         first, end = frame.raw_range(i)
         if start <= first and end <= stop:
@@ -243,8 +249,10 @@ def _decode_range(frame: Frame, base: ByteArray, start: int, out: ByteArray, thr
             low, high = max(first, start), min(end, stop)
             out[low - start : high - start] = whole[low - first : high - first]
 
+    # A foreign writer's chunks may be tiny: a thread takes about 1 MiB at a time.
+    step = max(CHUNK_NBYTES // size, 1)
     with _mapper(threads, out.size) as mapper:
-        for _ in mapper(decode_one, touched):
+        for _ in mapper(decode_span, (touched[i : i + step] for i in range(0, len(touched), step))):
             pass
 
 

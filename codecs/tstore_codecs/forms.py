@@ -51,7 +51,8 @@ def encode_chunk(
         with the coded one and its model. Else None: they are left out, they would rarely win.
     """
     if base.size and _equal(target, base):
-        chunk, rivals = Chunk(Form.ZSTD_DELTA, _zstd_delta(target, base, dtype)), None
+        payload = _zstd_delta(target, base, dtype, DELTA_ZSTD_LEVEL)
+        chunk, rivals = Chunk(Form.ZSTD_DELTA, payload), None
     else:
         chunk = Chunk(Form.CODED, codec.encode_chunk(model, start, target, base, dtype))
     nbytes = len(chunk.payload)
@@ -72,13 +73,14 @@ def _general_forms(target: ByteArray, base: ByteArray, dtype: Dtype) -> list[Chu
     """Return `target` in the forms that need no codec."""
     forms = [Chunk(Form.ZSTD, zstd_frames.compress(target, OPAQUE_ZSTD_LEVEL))]
     if base.size:
-        forms.append(Chunk(Form.ZSTD_DELTA, _zstd_delta(target, base, dtype)))
+        payload = _zstd_delta(target, base, dtype, OPAQUE_ZSTD_LEVEL)
+        forms.append(Chunk(Form.ZSTD_DELTA, payload))
     return forms
 
 
-def _zstd_delta(target: ByteArray, base: ByteArray, dtype: Dtype) -> bytes:
+def _zstd_delta(target: ByteArray, base: ByteArray, dtype: Dtype, level: int) -> bytes:
     planes = planar.split(as_bytes(target ^ base), dtype.width)
-    return zstd_frames.compress(as_bytes(planes), DELTA_ZSTD_LEVEL)
+    return zstd_frames.compress(as_bytes(planes), level)
 
 
 def decode_chunk(

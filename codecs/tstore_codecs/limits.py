@@ -41,21 +41,22 @@ DELTA_ZSTD_LEVEL: Final = 1
 """Mostly zeros: higher levels gain nothing."""
 
 SMALL_PLANE_NBYTES: Final = 1 << 12
-"""Up to this size zstd competes for a plane: there, the 256 bytes of rANS lane states can
-outweigh what Huffman codes lose (exponents of BF16 weights: up to about 3 KiB)."""
+"""Up to this size zstd competes for a plane: there, the states of the rANS lanes can
+outweigh what Huffman codes lose (exponents of BF16 weights)."""
 
 MIN_PLANE_GAIN: Final = 1 / 128
-"""Share of a plane that coding must save. Mantissa bytes save 0.4 % (BF16) at the price of half
-the speed of the whole codec."""
+"""Share of a plane that coding must save, for elements of one or two bytes. The mantissa of BF16
+saves 0.4 % at the price of half the speed of the whole codec."""
+
+MIN_WIDE_PLANE_GAIN: Final = 1 / 512
+"""The same for wider elements: the top of an F32 mantissa also saves 0.4 %, as one plane of four."""
 
 MANY_ZEROS: Final = 0.90
-"""Share of zero bytes above which zstd competes for a plane (ZipNN, section IV-B)."""
-
-CLUSTERED_ZEROS: Final = 0.02
-"""Share of a plane in blocks of zeros, beyond that of scattered zeros, from which zstd competes."""
+"""Share of zero bytes above which a plane is sparse, and zstd competes for what stays dense (ZipNN,
+section IV-B)."""
 
 SAMPLED_PLANE_NBYTES: Final = 1 << 16
-"""From this size a sample tells whether a plane is noise."""
+"""From this size a sample tells whether a plane is noise, or sparse."""
 
 LONG_ZERO_RUN: Final = 0.03
 """Zero run, as a share of the plane, from which zstd competes for it (ZipNN, section IV-B)."""

@@ -17,6 +17,7 @@ from tstore_codecs.buffers import ByteArray, as_bytes, words_of
 from tstore_codecs.dtypes import Dtype
 from tstore_codecs.errors import CorruptBlobError
 from tstore_codecs.kernels import clusters
+from tstore_codecs.kernels import counts as counting
 from tstore_codecs.kernels import freqs as tables
 from tstore_codecs.kernels.lanes import BITS_PER_PASS
 from tstore_codecs.kernels.ordered import Contexts, Elements
@@ -124,7 +125,7 @@ def fit(
     if shift == MSB_SHIFT:
         dropped = 8 * dtype.width - 1
     else:
-        highest = clusters.highest_field(theirs, elements.half, dropped)
+        highest = counting.highest_field(theirs, elements.half, dropped)
         low = max(highest + 2 - N_CONTEXTS, 0)
     length = _fitting_row(row_length or DEFAULT_ROW_LENGTH)
     n_rows = -(-ours.size // length)
@@ -132,15 +133,15 @@ def fit(
     deviations = np.empty((0, alphabet), np.int16)
     if row_length is not None and n_rows >= MIN_ROWS:
         deviations = np.empty((N_CONTEXTS, alphabet), np.int16)
-        clusters.sample_deviations(ours, theirs, elements, dropped, low, deviations)
-    n_classes = clusters.N_CLASSES if deviations.size else 1
+        counting.sample_deviations(ours, theirs, elements, dropped, low, deviations)
+    n_classes = counting.N_CLASSES if deviations.size else 1
     classes = np.empty(n_rows, np.uint8)
     per_part = -(-n_rows // MAX_PARTS) if n_rows else 1
 
     def count(row: int) -> npt.NDArray[np.uint32]:
         counts = np.zeros((n_classes, N_CONTEXTS, alphabet), np.uint32)
         part = slice(row * length, (row + per_part) * length)
-        clusters.count_rows(
+        counting.count_rows(
             ours[part],
             theirs[part],
             elements,
@@ -173,12 +174,12 @@ def _chosen(
 ) -> ResidualModel:
     """Return the model that suits `counts`, uint32 (classes, 32, alphabet)."""
     lengths = np.empty(256, np.int32)
-    clusters.symbol_lengths(elements.shift, lengths)
+    counting.symbol_lengths(elements.shift, lengths)
     table_of = np.zeros(len(counts) * N_CONTEXTS, np.uint8)
     shared = np.zeros((clusters.MAX_TABLES, counts.shape[2]), np.int64)
     n_classes, n_tables = clusters.fit_contexts(counts, classes, lengths, table_of, shared)
-    if n_tables == 0:
-        n_tables, shared[0, 0] = 1, 1
+    if n_tables == 0:  # no elements at all
+        n_tables, shared[0], shared[0, 0] = 1, 0, 1
     freqs = np.array([normalised(row) for row in shared[:n_tables]])
     if n_tables == 1:
         contexts = contexts._replace(row_length=_ALL_ROWS, classes=_NO_CLASSES)
@@ -238,7 +239,7 @@ def _read_contexts(rest: ByteArray, contexts: Contexts, n: int, n_tables: int) -
     n_classes, low, row_length = _HEADER.unpack(take(rest, 0, _HEADER.size).tobytes())
     # A copy: the kernels index with it unchecked, and the blob's buffer is not ours.
     choice, classes = rest[_HEADER.size :].copy(), _NO_CLASSES
-    if not 0 < n_classes <= clusters.N_CLASSES or (row_length > 0) != (n_classes > 1):
+    if not 0 < n_classes <= counting.N_CLASSES or (row_length > 0) != (n_classes > 1):
         raise CorruptBlobError(f"found {n_classes} classes of rows of {row_length} elements")
     if n_classes > 1:
         n_rows = -(-n // row_length)

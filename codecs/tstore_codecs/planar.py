@@ -6,6 +6,7 @@ from tstore_codecs.buffers import ByteArray, aligned_words, words_of
 from tstore_codecs.dtypes import Dtype
 from tstore_codecs.errors import CorruptBlobError
 from tstore_codecs.kernels.planes import merge_planes, split_planes
+from tstore_codecs.limits import MIN_PLANE_GAIN, MIN_WIDE_PLANE_GAIN
 from tstore_codecs.plane import decode_plane, encode_plane, take
 
 
@@ -37,9 +38,10 @@ def encode_planes(chunk: ByteArray, dtype: Dtype, rotate: bool) -> bytes:
     words = words_of(chunk, dtype)
     planes = np.empty((dtype.width, words.size), np.uint8)
     split_planes(words, rotate, planes)
+    min_gain = MIN_PLANE_GAIN if dtype.width <= 2 else MIN_WIDE_PLANE_GAIN
     parts: list[bytes | memoryview] = [chunk[words.nbytes :].data]
     for plane in planes:
-        parts += encode_plane(plane)
+        parts += encode_plane(plane, min_gain)
     return b"".join(parts)
 
 

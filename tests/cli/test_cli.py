@@ -70,7 +70,7 @@ def test_info_shows_files_tensors_and_totals(small_hub, small_store):
     assert all(line.split()[1:3] == ["BF16", "128×96"] for line in tensors.values())
     deltas = [line for line in tensors.values() if " delta " in line]
     assert deltas
-    assert all("tensorx" in line and "lab/base layer." in line for line in deltas)
+    assert all("ulprow" in line and "lab/base layer." in line for line in deltas)
     raw = sum(path.stat().st_size for path in (small_hub / "lab/tuned").iterdir())
     assert lines[-1].startswith(f"{human(raw)} raw; its blobs take ")
 

@@ -8,11 +8,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 import tstore_codecs as tc
-from tensor_codecs.samples import weights
+from tensor_codecs.samples import FloatArray, row_steps, weights
 from tstore_codecs.registry import CODECS
 
 FOLDER = Path(__file__).parent / "golden"
 VERSION_FOLDER = FOLDER / f"v{tc.FORMAT_VERSION}"
+
+
+class Input(NamedTuple):
+    """How a target and its base are made, and the shape that writers are told."""
+
+    nbytes: int
+    step: float | FloatArray
+    shape: tuple[int, ...] | None = None
 
 
 class Case(NamedTuple):
@@ -20,7 +28,7 @@ class Case(NamedTuple):
 
     codec: str
     dtype: str
-    nbytes: int
+    shape: tuple[int, ...] | None
 
     @property
     def blob(self) -> Path:
@@ -37,28 +45,46 @@ class Case(NamedTuple):
         """Where its base is, if the codec needs one."""
         return VERSION_FOLDER / f"{self.dtype}.base" if CODECS[self.codec].needs_base else None
 
+    def encode(self) -> bytes:
+        """Return the blob that this build writes."""
+        return tc.encode(
+            self.target.read_bytes(),
+            dtype=self.dtype,
+            codec=self.codec,
+            shape=self.shape,
+            base=self.base.read_bytes() if self.base else None,
+        )
 
-INPUTS = {"BF16": 10_241, "F32": 6_003, "I64": 2_400, "OPAQUE": 900}
-CASES = [Case(codec, dtype, n) for codec in tc.available() for dtype, n in INPUTS.items()]
+
+INPUTS = {
+    "BF16": Input(12_800, row_steps(40, 160), (40, 160)),  # 32 lanes, classes of rows
+    "F16": Input(10_001, 1e-3),  # tables by exponent, an incomplete element
+    "F32": Input(12_480, row_steps(24, 130), (24, 130)),  # 4 lanes, raw bits in two passes
+    "F8_E4M3": Input(6_400, 10 * row_steps(20, 320), (20, 320)),
+    "I64": Input(2_405, 5e-3),
+    "OPAQUE": Input(901, 5e-3),
+    "U8": Input(100, 0.25),  # raw
+}
+CASES = [Case(codec, dtype, own.shape) for codec in tc.available() for dtype, own in INPUTS.items()]
 
 
 def write_missing() -> list[Path]:
     """Write what is missing; return what was written."""
     VERSION_FOLDER.mkdir(parents=True, exist_ok=True)
     written = []
-    for case in CASES:
-        files = {case.target: weights(case.dtype, case.nbytes, step=5e-3).tobytes()}
-        if case.base is not None:
-            files[case.base] = weights(case.dtype, case.nbytes).tobytes()
-        for path, content in files.items():
+
+    def write(path: Path, content: bytes) -> None:
+        path.write_bytes(content)
+        written.append(path)
+
+    for dtype, own in INPUTS.items():
+        for suffix, step in {"target": own.step, "base": 0.0}.items():
+            path = VERSION_FOLDER / f"{dtype}.{suffix}"
             if not path.exists():
-                path.write_bytes(content)
-                written.append(path)
+                write(path, weights(dtype, own.nbytes, step=step).tobytes())
+    for case in CASES:
         if not case.blob.exists():
-            base = case.base.read_bytes() if case.base else None
-            target = case.target.read_bytes()
-            case.blob.write_bytes(tc.encode(target, dtype=case.dtype, codec=case.codec, base=base))
-            written.append(case.blob)
+            write(case.blob, case.encode())
     return written
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tstore_codecs as tc
+from tensor_codecs import reference
 from tstore_codecs.buffers import as_bytes
 from tstore_codecs.dtypes import DTYPES, dtype_by_name, dtype_by_wire_id
 from tstore_codecs.registry import ASSIGNED, CODECS, codec_by_name, codec_by_wire_id, index_codecs
@@ -72,6 +73,13 @@ class Unassigned(Stored):
     wire_id = 200  # type: ignore[misc]
 
 
+def test_mantissas_are_those_of_the_format() -> None:
+    assert {dtype.wire_id: dtype.width for dtype in DTYPES.values()} == reference.WIDTHS
+    assert {
+        dtype.wire_id: dtype.mantissa_bits for dtype in DTYPES.values() if dtype.signed_float
+    } == reference.MANTISSAS
+
+
 def test_two_claims_to_one_id_or_name_raise() -> None:
     with pytest.raises(tc.DuplicateCodecError, match="two"):
         index_codecs((Stored(), Zstd(), Stored()))
@@ -91,7 +99,7 @@ def test_errors_pickle_with_their_context(error: type[tc.CodecError]) -> None:
 
 def test_public_names_are_all_there() -> None:
     errors = {error.__name__ for error in tc.CodecError.__subclasses__()}
-    functions = {"encode", "decode", "inspect", "available", "max_encoded_nbytes"}
+    functions = {"encode", "decode", "decode_range", "inspect", "available", "max_encoded_nbytes"}
     assert set(tc.__all__) == errors | functions | {"CodecError", "BlobInfo", "FORMAT_VERSION"}
     assert all(hasattr(tc, name) for name in tc.__all__)
 

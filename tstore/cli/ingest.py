@@ -22,7 +22,7 @@ def ingest_command(
     codec: Annotated[
         str,
         typer.Option(help="Delta codec; a codec without a base plans no deltas at all."),
-    ] = "tensorx",
+    ] = "ulprow",
     include: Annotated[
         list[str] | None,
         typer.Option(help="Only what matches, e.g. 'org/*' or '*.safetensors'; may be repeated."),

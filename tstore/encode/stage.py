@@ -22,7 +22,7 @@ from tstore.errors import (
     VerificationError,
 )
 from tstore.hub.location import HubTensor
-from tstore.ids import content_hash, sha256
+from tstore.ids import content_hash, parse_tensor_id, sha256
 from tstore.objects import ObjectStore, open_objects
 
 _WORTH_TRYING_ALONE = 0.9
@@ -121,9 +121,12 @@ def _encode(
         codec, base_id = item.codec if item.base is None else standalone_codec, None
     else:
         codec, base_id = item.codec, item.base.tensor_id
-    blob = tstore_codecs.encode(target, dtype=item.dtype, codec=codec, base=base)
+    _, _, shape = parse_tensor_id(item.target.tensor_id)
+    blob = tstore_codecs.encode(target, dtype=item.dtype, codec=codec, shape=shape, base=base)
     if base is not None and len(blob) > _WORTH_TRYING_ALONE * item.alone_nbytes:
-        alone = tstore_codecs.encode(target, dtype=item.dtype, codec=standalone_codec)
+        alone = tstore_codecs.encode(
+            target, dtype=item.dtype, codec=standalone_codec, shape=shape
+        )
         if len(alone) <= len(blob):
             blob, codec, base, base_id = alone, standalone_codec, None, None
     if not np.array_equal(tstore_codecs.decode(blob, base=base), target):

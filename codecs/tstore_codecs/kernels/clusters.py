@@ -1,32 +1,18 @@
-"""Fitting contexts: which row is of which class, and which contexts share a table.
+"""Choosing contexts: how fine the classes of rows are, and which contexts share a table.
 
 ULPack has a table per exponent of the base. Here a context is an exponent and a class of rows, and
 contexts of similar statistics share one of at most `MAX_TABLES` tables: fine classes cost little.
-Everything is integers, so every machine fits the same.
+Everything is integers, so every machine chooses the same.
 """
 
 import numpy as np
 
 from tstore_codecs.kernels.compiled import kernel
-from tstore_codecs.kernels.rans import TILE
-from tstore_codecs.kernels.residuals import MSB_SHIFT, N_CONTEXTS, exponent_contexts, split
+from tstore_codecs.kernels.counts import CLASS_BITS, N_CLASSES
+from tstore_codecs.kernels.residuals import N_CONTEXTS
 
 MAX_TABLES = 16
 """Tables of a tensor. More gain less than 0.1 % and leave the L2 cache."""
-
-CLASS_BITS = 5
-N_CLASSES = 1 << CLASS_BITS
-CLASS_STEP_BITS = 5
-LOWEST_CLASS = -8
-"""Classes are an eighth of a bit wide (bit lengths are in 1/256 bit), from one bit below what is
-expected to three above: a few touched rows stand out from many calm ones."""
-
-ROW_SAMPLES = 128
-"""About how many elements of a row tell its class."""
-
-SAMPLE_BLOCK = 512
-SAMPLE_STEP = 1 << 15
-MIN_SAMPLE_BLOCKS = 48
 
 _BINS = 192
 _CONTEXTS_NBYTES = 39
@@ -34,140 +20,6 @@ _CONTEXTS_NBYTES = 39
 
 _COST_UNITS_PER_BIT = 1 << 16
 _LOG2 = np.round(np.log2(1 + np.arange(4096) / 4096) * _COST_UNITS_PER_BIT).astype(np.int64)
-
-
-@kernel
-def symbol_lengths(shift, lengths):
-    """Write the bit length of the residuals of each symbol, times 256, to `lengths`, int32 (256,)."""
-    for s in range(256):
-        if shift == MSB_SHIFT:
-            lengths[s] = 256 * (s >> 1)
-        elif s < 4:
-            lengths[s] = 256 * min(s, 2)
-        else:
-            lengths[s] = 256 * ((s >> 2) + 2)
-
-
-@kernel
-def highest_field(base, half, shift):
-    """Return the highest ``magnitude >> shift`` in a sample of `base`, words (n,)."""
-    step = max(base.size // 4096, 1)
-    highest = np.uint64(0)
-    for i in range(0, base.size, step):
-        magnitude = np.uint64(base[i]) & (np.uint64(half) - np.uint64(1))
-        highest = max(highest, magnitude >> np.uint64(shift))
-    return np.int64(highest)
-
-
-@kernel
-def _cells(target, base, elements, shift, low, alphabet, symbols, rest, raw, cells):
-    """Write ``context * alphabet + symbol`` of n elements to `cells`, uint16 (n,).
-
-    The arguments before it are scratch, from `_scratch`.
-    """
-    n = base.size
-    split(target, base, elements.half, elements.floats, elements.shift, symbols[:n], rest[:n], raw)
-    fields = symbols[TILE:]
-    exponent_contexts(base, elements.half, shift, low, fields)
-    width = np.uint16(alphabet)
-    for i in range(n):
-        cells[i] = np.uint16(np.uint16(fields[i]) * width + np.uint16(symbols[i]))
-
-
-@kernel
-def sample_deviations(target, base, elements, shift, low, deviations):
-    """Write how far each symbol is from the mean bit length of its context, by a sample.
-
-    Parameters
-    ----------
-    target, base : words (n,)
-    elements : ordered.Elements
-    shift, low : int
-        See `residuals.exponent_contexts`.
-    deviations : int16 (32, alphabet)
-        Filled; in 1/256 bit.
-    """
-    alphabet = deviations.shape[1]
-    lengths = np.empty(256, np.int32)
-    symbol_lengths(elements.shift, lengths)
-    sums, counts = np.zeros(N_CONTEXTS, np.int64), np.zeros(N_CONTEXTS, np.int64)
-    scratch = _scratch(elements)
-    step = max(min(base.size // MIN_SAMPLE_BLOCKS, SAMPLE_STEP), SAMPLE_BLOCK)
-    for at in range(0, base.size, step):
-        theirs = base[at : at + SAMPLE_BLOCK]
-        n = theirs.size
-        _cells(target[at : at + n], theirs, elements, shift, low, alphabet, *scratch)
-        symbols, fields = scratch[0][:n], scratch[0][TILE : TILE + n]
-        for i in range(n):
-            sums[fields[i]] += lengths[symbols[i]]
-            counts[fields[i]] += 1
-    for c in range(N_CONTEXTS):
-        mean = sums[c] // max(counts[c], 1)
-        for s in range(alphabet):
-            deviations[c, s] = lengths[s] - mean
-
-
-@kernel
-def _scratch(elements):
-    """Return what `_cells` writes to: symbols and contexts, residuals, raw bits, cells."""
-    return (
-        np.empty(2 * TILE, np.uint8),
-        np.full(TILE, elements.half),
-        np.empty((elements.passes, TILE), np.uint16),
-        np.empty(TILE, np.uint16),
-    )
-
-
-@kernel
-def _class_of_row(cells, deviations):
-    """Return the class of a row by how far its bit lengths are from those of its contexts."""
-    total, n = np.int64(0), np.int64(0)
-    for i in range(0, cells.size, max(cells.size // ROW_SAMPLES, 1)):
-        total += deviations[cells[i]]
-        n += 1
-    step = (total // n + (1 << CLASS_STEP_BITS >> 1)) >> CLASS_STEP_BITS
-    return min(max(step - LOWEST_CLASS, 0), N_CLASSES - 1)
-
-
-@kernel
-def _count(cells, counts):
-    for cell in cells:
-        counts[cell] += np.uint32(1)
-
-
-@kernel
-def count_rows(target, base, elements, shift, low, row_length, deviations, classes, counts):
-    """Count the symbols of each class and context, and write the class of each row.
-
-    Parameters
-    ----------
-    target, base : words (n,)
-        Whole rows, but for the last one of the tensor.
-    elements : ordered.Elements
-    shift, low : int
-        See `residuals.exponent_contexts`.
-    row_length : int
-        At most `TILE`.
-    deviations : int16 (32, alphabet)
-        From `sample_deviations`. Empty: all rows are of class 0.
-    classes : uint8 (rows,)
-        Filled.
-    counts : uint32 (classes, 32, alphabet)
-        Added to.
-    """
-    alphabet = counts.shape[2]
-    by_class = counts.reshape(counts.shape[0], N_CONTEXTS * alphabet)
-    by_cell = deviations.reshape(-1)
-    scratch = _scratch(elements)
-    for row in range(classes.size):
-        at = row * row_length
-        theirs = base[at : at + row_length]
-        n = theirs.size
-        _cells(target[at : at + n], theirs, elements, shift, low, alphabet, *scratch)
-        cells = scratch[3][:n]
-        kind = _class_of_row(cells, by_cell) if by_cell.size > 0 else 0
-        classes[row] = kind
-        _count(cells, by_class[kind])
 
 
 @kernel
@@ -208,22 +60,26 @@ def _merge_neighbours(tables, most):
         The first table of the merged ones that each table went into.
     """
     n, none = tables.shape[0], np.zeros(tables.shape[1], np.int64)
-    owner = np.arange(n)
-    costs = np.empty(n, np.int64)
+    costs, owner, following = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     for i in range(n):
+        owner[i], following[i] = i, i + 1
         costs[i] = _table_cost(tables[i], none)
     gains = np.empty(n, np.int64)
     never = np.int64(-1) << 62
     gains[n - 1] = never
     for i in range(n - 1):
         gains[i] = costs[i] + costs[i + 1] - _table_cost(tables[i], tables[i + 1])
-    following, left = np.arange(1, n + 1), n
+    left = n
     while left > 1:
-        best = np.argmax(gains)
+        best = 0
+        for i in range(1, n):
+            if gains[i] > gains[best]:
+                best = i
         if gains[best] <= 0 and left <= most:
             break
         gone = following[best]
-        tables[best] += tables[gone]
+        for s in range(tables.shape[1]):
+            tables[best, s] += tables[gone, s]
         costs[best] = _table_cost(tables[best], none)
         owner[gone], gains[gone] = best, never
         following[best] = following[gone]
@@ -263,9 +119,10 @@ def _bin_of(total, n):
 @kernel
 def _totals(counts, lengths, totals, sizes):
     """Write the sum of bit lengths, and the number of symbols, of each context."""
-    totals[:] = 0
     for c in range(counts.shape[0]):
-        sizes[c] = counts[c].sum()
+        totals[c] = sizes[c] = 0
+        for s in range(counts.shape[1]):
+            sizes[c] += counts[c, s]
         if sizes[c] > 0:
             for s in range(counts.shape[1]):
                 totals[c] += np.int64(counts[c, s]) * lengths[s]
@@ -294,36 +151,47 @@ def _share_tables(counts, totals, sizes, table_of, shared):
     n_tables : int
     """
     n_contexts, alphabet = counts.shape
-    bins = np.zeros((_BINS, alphabet), np.int64)
-    bin_of = np.full(n_contexts, -1)
-    occurs = np.zeros(_BINS, np.bool_)
+    row_of_bin = np.empty(_BINS, np.int64)
+    for i in range(_BINS):
+        row_of_bin[i] = -1
     for c in range(n_contexts):
         if sizes[c] > 0:
-            bin_of[c] = _bin_of(totals[c], sizes[c])
-            occurs[bin_of[c]] = True
-            for s in range(alphabet):
-                bins[bin_of[c], s] += counts[c, s]
-    present = np.flatnonzero(occurs)
-    if present.size == 0:
+            row_of_bin[_bin_of(totals[c], sizes[c])] = 0
+    n_rows = 0
+    for i in range(_BINS):
+        if row_of_bin[i] == 0:
+            row_of_bin[i] = n_rows
+            n_rows += 1
+    if n_rows == 0:
         return np.int64(0), 0
-    cost, owner = _merge_neighbours(bins[present], MAX_TABLES)
+    tables = np.zeros((n_rows, alphabet), np.int64)
+    everything = np.zeros((2, alphabet), np.int64)
+    for c in range(n_contexts):
+        if sizes[c] > 0:
+            row = row_of_bin[_bin_of(totals[c], sizes[c])]
+            for s in range(alphabet):
+                tables[row, s] += counts[c, s]
+                everything[0, s] += counts[c, s]
+    cost, owner = _merge_neighbours(tables, MAX_TABLES)
     cost += 8 * _CONTEXTS_NBYTES * _COST_UNITS_PER_BIT
-    together = _table_cost(bins.sum(axis=0), np.zeros(alphabet, np.int64))
+    together = _table_cost(everything[0], everything[1])
     if together <= cost:
-        cost, owner[:] = together, 0
-    number = np.empty(_BINS, np.int64)
+        cost = together
+        _copy(everything[0], tables[0])
+        for i in range(n_rows):
+            owner[i] = 0
+    number = np.zeros(n_rows, np.uint8)
     n_tables = 0
-    shared[:] = 0
-    for i in range(present.size):
+    for i in range(n_rows):
         if owner[i] == i:
-            number[present[i]] = n_tables
+            number[i] = n_tables
+            _copy(tables[i], shared[n_tables])
             n_tables += 1
-        number[present[i]] = number[present[owner[i]]]
-        shared[number[present[i]]] += bins[present[i]]
+        number[i] = number[owner[i]]
     latest = np.uint8(0)
     for c in range(n_contexts):
-        if bin_of[c] >= 0:
-            latest = np.uint8(number[bin_of[c]])
+        if sizes[c] > 0:
+            latest = number[row_of_bin[_bin_of(totals[c], sizes[c])]]
         table_of[c] = latest
     return cost, n_tables
 
@@ -341,16 +209,23 @@ def _class_cost(classes, coarseness):
 
 
 @kernel
-def _fold(counts, totals, sizes, kind):
-    """Make class `kind` of classes 2 * kind and 2 * kind + 1; those below are done already."""
-    for field in range(N_CONTEXTS):
-        to = kind * N_CONTEXTS + field
-        even = 2 * kind * N_CONTEXTS + field
-        odd = even + N_CONTEXTS
-        for s in range(counts.shape[1]):
-            counts[to, s] = counts[even, s] + counts[odd, s]
-        totals[to] = totals[even] + totals[odd]
-        sizes[to] = sizes[even] + sizes[odd]
+def _fold(counts, totals, sizes, n, m):
+    """Make `m` classes of `n`, neighbours together, in place."""
+    for kind in range(n):
+        for field in range(N_CONTEXTS):
+            old, new = kind * N_CONTEXTS + field, kind // (n // m) * N_CONTEXTS + field
+            first = kind % (n // m) == 0
+            for s in range(counts.shape[1]):
+                counts[new, s] = counts[old, s] + (np.uint32(0) if first else counts[new, s])
+            totals[new] = totals[old] + (0 if first else totals[new])
+            sizes[new] = sizes[old] + (0 if first else sizes[new])
+
+
+@kernel
+def _copy(source, target):
+    """Copy an array; numba's own assignment compiles a message for every way it may fail."""
+    for i in range(source.size):
+        target[i] = source[i]
 
 
 @kernel
@@ -375,30 +250,25 @@ def fit_contexts(counts, classes, lengths, table_of, shared):
     """
     n, alphabet = counts.shape[0], counts.shape[2]
     flat = counts.reshape(n * N_CONTEXTS, alphabet)
-    totals = np.empty(n * N_CONTEXTS, np.int64)
-    sizes = np.empty_like(totals)
+    totals, sizes = np.empty(n * N_CONTEXTS, np.int64), np.empty(n * N_CONTEXTS, np.int64)
     _totals(flat, lengths, totals, sizes)
-    cost, n_tables = _share_tables(flat, totals, sizes, table_of, shared)
-    if n == 1:
-        return 1, n_tables
-    coarseness, m = 0, n
-    cost += _class_cost(classes, 0) + n * N_CONTEXTS * _COST_UNITS_PER_BIT
     trial_of, trial = np.empty_like(table_of), np.empty_like(shared)
-    for coarser in range(1, CLASS_BITS + 1):
+    best, coarseness, folded, n_tables = np.int64(1) << 62, 0, 0, 0
+    for coarser in range(CLASS_BITS + 1):
         m = n >> coarser
-        for kind in range(m):
-            _fold(flat, totals, sizes, kind)
-        if coarser in (3, 4):
+        if m == 0 or coarser in (3, 4):
             continue
+        if coarser > 0:
+            _fold(flat, totals, sizes, n >> folded, m)
+        folded = coarser
         end = m * N_CONTEXTS
-        trial_cost, tables = _share_tables(
-            flat[:end], totals[:end], sizes[:end], trial_of[:end], trial
-        )
+        cost, tables = _share_tables(flat[:end], totals, sizes, trial_of, trial)
         if m > 1:
-            trial_cost += _class_cost(classes, coarser) + end * _COST_UNITS_PER_BIT
-        if trial_cost < cost:
-            cost, n_tables, coarseness = trial_cost, tables, coarser
-            table_of[:], shared[:] = trial_of, trial
+            cost += _class_cost(classes, coarser) + end * _COST_UNITS_PER_BIT
+        if cost < best:
+            best, coarseness, n_tables = cost, coarser, tables
+            _copy(trial_of, table_of)
+            _copy(trial.reshape(-1), shared.reshape(-1))
     for row in range(classes.size):
         classes[row] >>= coarseness
     return n >> coarseness, n_tables

@@ -3,19 +3,17 @@
 LLVM narrows sums and masks again by itself; shifts it cannot, and a vector then holds half as much.
 """
 
-import numpy as np
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic
 
 
-def cast(value, like):
-    """Return `value` in the type of `like`: NumPy keeps it, numba widens uint32."""
-    return type(like)(value)
+@intrinsic
+def cast(typing_context, value, like):
+    """Return `value` in the type of `like`."""
 
+    def generate(context, builder, signature, arguments):
+        return context.cast(builder, arguments[0], signature.args[0], signature.return_type)
 
-@overload(cast, inline="always")
-def _compiled_cast(value, like):
-    kind = getattr(np, str(like))
-    return lambda value, like: kind(value)
+    return like(value, like), generate
 
 
 @intrinsic

@@ -73,7 +73,8 @@ def pick_tables(base, first, elements, contexts, fields, tables):
     """
     n = base.size
     if contexts.tables.size == 0:
-        tables[:n] = 0
+        for i in range(n):
+            tables[i] = 0
         return
     exponent_contexts(base, elements.half, contexts.shift, contexts.low, fields)
     at = 0
@@ -113,7 +114,8 @@ def encode_residuals(path, target, base, first, elements, contexts, ranges, stat
     fields, tables = np.empty_like(symbols), np.empty_like(symbols)
     rest = np.full(TILE, elements.half)
     raw = np.empty((elements.passes, TILE), np.uint16)
-    states[:] = np.uint32(STATE_LOW)
+    for lane in range(states.size):
+        states[lane] = STATE_LOW
     height = np.int64(0)
     for at in range((target.size - 1) // TILE * TILE, -1, -TILE):
         theirs = base[at : at + TILE]

@@ -7,7 +7,7 @@ entry in numba's cache on disk.
 import os
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import llvmlite.binding as llvm
 from numba.core import config
@@ -49,10 +49,11 @@ _NEEDS: Final[Mapping[str, set[str]]] = {
 
 def compiler_features() -> frozenset[str]:
     """Return the CPU features that numba compiles for: the host's, or those forced on numba."""
-    if config.CPU_FEATURES is not None:
-        forced = config.CPU_FEATURES.split(",")
+    settings: Any = config
+    if settings.CPU_FEATURES is not None:
+        forced = settings.CPU_FEATURES.split(",")
         return frozenset(feature[1:] for feature in forced if feature.startswith("+"))
-    if config.CPU_NAME == "generic":
+    if settings.CPU_NAME == "generic":
         return frozenset()
     return frozenset(name for name, there in llvm.get_host_cpu_features().items() if there)
 

@@ -5,9 +5,7 @@ import numpy as np
 from tstore_codecs.kernels.compiled import kernel
 from tstore_codecs.kernels.fixed import cast, left, right
 
-ZERO_BLOCK_NBYTES = 64
-
-NOISE_BLOCK, NOISE_STEP = 32, 256
+SAMPLE_BLOCK, SAMPLE_STEP = 32, 256
 """An eighth of a plane tells whether it is worth a look."""
 
 
@@ -76,30 +74,89 @@ def has_zero_run(plane, length):
 
 
 @kernel
-def count_zero_blocks(plane):
-    """Return how many whole blocks of `ZERO_BLOCK_NBYTES` in `plane`, uint8 (n,), are zeros."""
-    blocks = 0
-    for at in range(0, plane.size - ZERO_BLOCK_NBYTES + 1, ZERO_BLOCK_NBYTES):
-        seen = np.uint8(0)
-        for byte in plane[at : at + ZERO_BLOCK_NBYTES]:
-            seen |= byte
-        blocks += seen == 0
-    return blocks
+def zero_share(plane):
+    """Return which share of a sample of `plane`, uint8 (n,) of `SAMPLE_BLOCK` or more, is 0."""
+    zeros = samples = 0
+    for at in range(0, plane.size - SAMPLE_BLOCK + 1, SAMPLE_STEP):
+        for byte in plane[at : at + SAMPLE_BLOCK]:
+            zeros += byte == 0
+        samples += SAMPLE_BLOCK
+    return zeros / samples
 
 
 @kernel
-def is_noise(plane):
-    """Say whether a sample of `plane`, uint8 (n,), looks like random bytes.
+def split_sparse(plane, masks, values):
+    """Write which bytes of `plane`, uint8 (n,), are not 0, and those; return how many they are.
+
+    Parameters
+    ----------
+    masks : uint8 (n / 8 rounded up,)
+        Filled: bit k of byte i is set if ``plane[8 * i + k]`` is not 0.
+    values : uint8 (>= n + 8,)
+        Filled as far as there are any.
+    """
+    count = np.int64(0)
+    whole = plane.size // 8
+    for i in range(whole):
+        eight = plane[8 * i : 8 * i + 8]
+        any_set = np.uint8(0)
+        for byte in eight:
+            any_set |= byte
+        mask = np.uint8(0)
+        if any_set:
+            for k in range(8):
+                values[count] = eight[k]
+                is_set = np.int64(eight[k] != 0)
+                mask |= np.uint8(is_set << k)
+                count += is_set
+        masks[i] = mask
+    if plane.size > 8 * whole:
+        masks[whole] = 0
+    for i in range(8 * whole, plane.size):
+        if plane[i]:
+            masks[whole] |= np.uint8(1 << (i - 8 * whole))
+            values[count] = plane[i]
+            count += 1
+    return count
+
+
+@kernel
+def merge_sparse(masks, values, plane):
+    """Undo `split_sparse`: fill `plane`.
+
+    `values` has a byte for every bit of `masks` and 8 more; no bit lies beyond the plane.
+    """
+    count = np.int64(0)
+    whole = plane.size // 8
+    for i in range(whole):
+        eight, mask = plane[8 * i : 8 * i + 8], np.int64(masks[i])
+        if mask == 0:
+            for k in range(8):
+                eight[k] = 0
+        else:
+            for k in range(8):
+                is_set = (mask >> k) & 1
+                eight[k] = values[count] * np.uint8(is_set)
+                count += is_set
+    for i in range(8 * whole, plane.size):
+        is_set = (np.int64(masks[whole]) >> (i - 8 * whole)) & 1
+        plane[i] = values[count] * np.uint8(is_set)
+        count += is_set
+
+
+@kernel
+def is_noise(plane, min_gain):
+    """Say whether a sample of `plane`, uint8 (n,), promises less than half of `min_gain`.
 
     For m samples that miss 8 bits of entropy by e, the sum of their squared counts is about
-    ``m + m**2 / 256 * (1 + 1.39 * e)``. Bytes worth coding miss 1/16 bit (1/128 of eight); the line
-    is drawn at half of that.
+    ``m + m**2 / 256 * (1 + 2 * ln(2) * e)``.
     """
     counts = np.zeros(256, np.int64)
     samples = np.int64(0)
-    for at in range(0, plane.size - NOISE_BLOCK + 1, NOISE_STEP):
-        for byte in plane[at : at + NOISE_BLOCK]:
+    for at in range(0, plane.size - SAMPLE_BLOCK + 1, SAMPLE_STEP):
+        for byte in plane[at : at + SAMPLE_BLOCK]:
             counts[byte] += 1
-        samples += NOISE_BLOCK
+        samples += SAMPLE_BLOCK
     squares = (counts * counts).sum()
-    return 256 * (squares - samples) < samples * samples + samples * samples // 23
+    excess = 256 * np.float64(squares - samples) / np.float64(samples * samples) - 1
+    return excess < 2 * np.log(2) * 8 * min_gain / 2

@@ -1,8 +1,8 @@
 """Streams of interleaved rANS: rows of symbols, each followed by its raw bits.
 
-64 lanes with a 32-bit state each (4 for short streams); symbol i belongs to lane ``i mod lanes``.
+32 lanes with a 32-bit state each (4 for short streams); symbol i belongs to lane ``i mod lanes``.
 States stay in ``[2**16, 2**32)`` and exchange 16-bit words with one stack that all lanes share.
-FORMAT.md, "rANS stream". Whole rows of 64 run on `vectors`, all others on `lanes`.
+FORMAT.md, "rANS stream". Whole rows of 32 run on `vectors`, all others on `lanes`.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from tstore_codecs.kernels.lanes import BITS_PER_PASS, LANES, PAD_WORDS, STATE_L
 
 FEW_LANES = 4
 FEW_LANES_BELOW = 4096
-"""Streams of fewer symbols have `FEW_LANES` lanes: their states take 16 bytes instead of 256."""
+"""Streams of fewer symbols have `FEW_LANES` lanes: their states take 16 bytes instead of 128."""
 
 TILE = 2048
 """Symbols between two looks at contexts; a multiple of the lanes. A tile's arrays fit L1."""
@@ -138,7 +138,8 @@ def encode_plane(path, plane, ranges, states, words):
     """
     tables = np.zeros(TILE, np.uint8)
     raw = np.empty((0, TILE), np.uint16)
-    states[:] = _LOW
+    for lane in range(states.size):
+        states[lane] = _LOW
     height = np.int64(0)
     for at in range((plane.size - 1) // TILE * TILE, -1, -TILE):
         symbols = plane[at : at + TILE]

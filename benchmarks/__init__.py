@@ -1,0 +1,1 @@
+"""Ratio, speed and memory of the codecs beside their peers, on the same bytes in the same run."""
