@@ -30,15 +30,15 @@ def pairs(dtype: str, nbytes: int) -> dict[str, tuple[ByteArray, ByteArray]]:
 
 
 @pytest.mark.parametrize("dtype", ["BF16", "F16", "F32", "F8_E4M3"])
-@pytest.mark.parametrize("codec", tc.available())
+@pytest.mark.parametrize("codec", [codec for codec in tc.available() if codec != "stored"])
 def test_no_codec_loses_on_small_tensors(codec: str, dtype: str) -> None:
-    general, sparse = (zstandard.ZstdCompressor(level=level).compress for level in (3, 1))
+    zstd = zstandard.ZstdCompressor(level=3).compress
     for nbytes in SIZES:
         for name, (target, base) in pairs(dtype, nbytes).items():
-            rivals = [nbytes, len(general(target.data))]
+            rivals = [nbytes, len(zstd(target.data))]
             own_base = base if CODECS[codec].needs_base else None
             if own_base is not None:
-                rivals.append(len(sparse((target ^ base).data)))
+                rivals.append(len(zstd((target ^ base).data)))
             blob = tc.encode(target, dtype=dtype, codec=codec, base=own_base)
             assert tc.decode(blob, base=own_base).tobytes() == target.tobytes()
             assert len(blob) <= min(rivals) + OVERHEAD, (name, nbytes)
