@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint bench clean
 .DELETE_ON_ERROR:
 
 $(VENV)/installed: pyproject.toml
@@ -29,5 +29,15 @@ lint: $(VENV)/installed
 test: lint
 	$(BIN)/python -m pytest
 
+# Beside its peers, in an environment of its own: zipnn brings torch along.
+.venv-bench/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	touch $@
+
+# make bench ARGS="--hub ~/hub --pairs org/tuned=org/base"
+bench: .venv-bench/installed
+	.venv-bench/bin/python -m benchmarks $(ARGS)
+
 clean:
-	rm -rf $(VENV) .demo dist
+	rm -rf $(VENV) .venv-bench .demo dist

@@ -36,7 +36,7 @@ class Row:
     def vector(self, element: Any) -> Any:
         return ir.VectorType(element, self.width)
 
-    def splat(self, value: int, element: Any = I32) -> Any:
+    def splat(self, value: float, element: Any = I32) -> Any:
         return ir.Constant(self.vector(element), [value] * self.width)
 
     def broadcast(self, value: Any) -> Any:

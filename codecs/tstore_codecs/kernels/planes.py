@@ -5,8 +5,8 @@ import numpy as np
 from tstore_codecs.kernels.compiled import kernel
 from tstore_codecs.kernels.fixed import cast, left, right
 
-SAMPLE_BLOCK, SAMPLE_STEP = 32, 256
-"""An eighth of a plane tells whether it is worth a look."""
+SAMPLE_BLOCK, SAMPLE_STEP = 32, 512
+"""A sixteenth of a plane tells whether it is worth a look."""
 
 
 @kernel

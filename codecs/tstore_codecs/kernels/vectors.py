@@ -21,35 +21,27 @@ from tstore_codecs.kernels.emit import F32, I8, I16, I32, I64, Row
 from tstore_codecs.kernels.lanes import LANES
 from tstore_codecs.kernels.paths import Avx2, Scalar
 
-LOOKUP_LEAD = 4
-"""Groups whose table entries are requested ahead: a gather is long, a core's window is not."""
-
 
 def _decode_symbols(row: Row, data: list[Any]) -> Any:
     """Emit `lanes.decode_symbols`."""
     states, words, height, slots, tables, symbols, at = data
-    b, width = row.builder, row.width
-    lead = LOOKUP_LEAD * 8 // width
-    order = list(reversed(row.groups))
-    found: dict[int, tuple[Any, Any]] = {}
-    for step in range(len(order) + lead):
-        if step < len(order):
-            lane = order[step] * width
-            state = row.load(states, ir.Constant(I64, 0), lane, I32)
-            table = row.load(tables, at, lane, I8)
-            slot = b.and_(state, row.splat(4095))
-            index = b.add(b.shl(table, row.splat(12)), slot)
-            found[lane] = state, row.lookup(slots, index)
-        if step >= lead:
-            lane = order[step - lead] * width
-            state, entry = found[lane]
-            row.store(entry, symbols, at, lane, I8)
-            freq = b.and_(b.lshr(entry, row.splat(8)), row.splat(4095))
-            freq = b.add(freq, row.splat(1))
-            state = b.mul(freq, b.lshr(state, row.splat(12)))
-            state = b.add(state, b.lshr(entry, row.splat(20)))
-            state, height = row.renormalise_up(words, height, state)
-            row.store(state, states, ir.Constant(I64, 0), lane, I32)
+    b, width, zero = row.builder, row.width, ir.Constant(I64, 0)
+    # All look-ups first: a gather is long, and a core's window of instructions is not.
+    found = {}
+    for group in reversed(row.groups):
+        state = row.load(states, zero, group * width, I32)
+        table = row.load(tables, at, group * width, I8)
+        slot = b.and_(state, row.splat(4095))
+        found[group] = state, row.lookup(slots, b.add(b.shl(table, row.splat(12)), slot))
+    for group, (state, entry) in found.items():
+        lane = group * width
+        row.store(entry, symbols, at, lane, I8)
+        freq = b.and_(b.lshr(entry, row.splat(8)), row.splat(4095))
+        freq = b.add(freq, row.splat(1))
+        state = b.mul(freq, b.lshr(state, row.splat(12)))
+        state = b.add(state, b.lshr(entry, row.splat(20)))
+        state, height = row.renormalise_up(words, height, state)
+        row.store(state, states, zero, lane, I32)
     return height
 
 
@@ -94,19 +86,17 @@ def _encode_symbols(row: Row, data: list[Any]) -> Any:
 def _divide(row: Row, state: Any, freq: Any) -> tuple[Any, Any]:
     """Return quotient, below 2**20, and remainder of ``state / freq``.
 
-    The quotient of the rounded floats is off by one at most, so the remainder tells.
+    Both roundings are off by less than 2**-24 of the quotient. So the estimate, lowered by 2**-22
+    of it, lies less than 3/8 below: it is the quotient or one less, and the remainder tells.
     """
     b, floats = row.builder, row.vector(F32)
-    estimate = b.fdiv(b.uitofp(state, floats), b.uitofp(freq, floats))
-    quotient = b.fptosi(estimate, row.vector(I32))
+    lowered = row.splat(1 - 2**-22, F32)
+    estimate = b.fdiv(b.uitofp(state, floats), b.sitofp(freq, floats))
+    quotient = b.fptosi(b.fmul(estimate, lowered), row.vector(I32))
     rest = b.sub(state, b.mul(quotient, freq))
-    zero, one = row.splat(0), row.splat(1)
-    below = b.icmp_signed("<", rest, zero)
-    quotient = b.sub(quotient, b.select(below, one, zero))
-    rest = b.add(rest, b.select(below, freq, zero))
-    above = b.icmp_signed(">=", rest, freq)
-    quotient = b.add(quotient, b.select(above, one, zero))
-    return quotient, b.sub(rest, b.select(above, freq, zero))
+    less = b.icmp_unsigned(">=", rest, freq)
+    quotient = b.add(quotient, b.zext(less, row.vector(I32)))
+    return quotient, b.sub(rest, b.select(less, freq, row.splat(0)))
 
 
 def _encode_bits(row: Row, data: list[Any]) -> Any:
@@ -162,7 +152,7 @@ _CODE = {
 
 @intrinsic
 def decode_symbols(context, path, states, words, height, slots, tables, symbols, at):
-    """Do what `lanes.decode_symbols` does, for 64 lanes, on the path whose value is given."""
+    """Do what `lanes.decode_symbols` does, for a whole row, on the path whose value is given."""
     return _CODE["decode_symbols"](context, path, states, words, height, slots, tables, symbols, at)
 
 
