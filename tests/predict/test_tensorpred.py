@@ -118,3 +118,14 @@ def test_caller_data_is_left_alone():
     p, ratio = measured(20, noise=0.01)
     p.flags.writeable = ratio.flags.writeable = False
     fit("BF16", "tensorx", p, ratio)
+
+
+def test_near_pairs_are_not_lost_to_a_fit_that_saw_none() -> None:
+    # F32 deltas: nothing nearer than 0.15, an S-shaped rise; equation (3) bends up towards p = 0.
+    p = np.linspace(0.15, 0.48, 48)
+    ratio = 0.45 + 0.45 / (1 + np.exp(-40 * (p - 0.34)))
+    model = fit("F32", "ulprow", p, ratio)
+    assert model.kind == "fitted"
+    assert np.abs(model.ratio(p) - ratio).mean() < 0.05
+    assert model.ratio(np.array([0.0]))[0] <= model.ratio(p[:1])[0]
+    assert TensorPred.from_json(model.to_json()) == model

@@ -55,6 +55,8 @@ class TensorPred:
         Largest measured distance. Beyond it the fit may not promise less than the prior's bound.
     report : FitReport or None
         None when nothing was measured.
+    p_min : float
+        Smallest measured distance. Below it the fit may not ask for more than there.
     """
 
     dtype: str
@@ -66,6 +68,7 @@ class TensorPred:
     kind: Literal["fitted", "prior"]
     p_max: float
     report: FitReport | None
+    p_min: float = 0.0
 
     def ratio(self, p: NDArray[np.float64]) -> NDArray[np.float64]:
         """Predicted stored/raw for distances `p`, of the same shape.
@@ -80,6 +83,8 @@ class TensorPred:
         """Ratios on the grid."""
         coefficients = np.array([self.alpha, self.beta, self.gamma])
         curve = 1.0 - (_features(_GRID) @ coefficients + self.epsilon)
+        first = np.searchsorted(_GRID, self.p_min)
+        curve[:first] = np.minimum(curve[:first], curve[first])
         unseen = self.p_max + _GRID[1] <= _GRID  # the point just above p_max still serves it
         curve[unseen] = np.maximum(curve[unseen], _binary_entropy(_GRID[unseen]))
         return np.maximum.accumulate(np.clip(curve, 0.0, 1.0))
@@ -140,7 +145,7 @@ def fit(dtype: str, codec: str, p: NDArray[np.float64], ratio: NDArray[np.float6
     fallback = prior(dtype, codec)
     if p.size < MIN_PAIRS:
         return fallback
-    blank = replace(fallback, kind="fitted", p_max=float(p.max()))
+    blank = replace(fallback, kind="fitted", p_min=float(p.min()), p_max=float(p.max()))
     left_out = np.empty_like(ratio)
     for train, test in KFold(FOLDS, shuffle=True, random_state=0).split(p):
         left_out[test] = _solve(blank, p[train], ratio[train]).ratio(p[test])
