@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import prod
@@ -55,7 +56,8 @@ def encode(
     base
         Exactly as many bytes as `target`, for a codec that codes against a base; else None.
     threads
-        At most so many work on chunks of 1 MiB side by side. The bytes do not depend on it.
+        At most so many work on chunks of 1 MiB side by side; below 2, the caller alone. The bytes
+        do not depend on it.
 
     Returns
     -------
@@ -85,7 +87,7 @@ def encode(
             part = slice(start, start + CHUNK_NBYTES)
             ours, theirs = raw[part], reference[part]
             chunk = forms.encode_chunk(coder, model, start, ours, theirs, kind, rivals)
-            sums = (checksum(as_bytes(chunk.payload)), checksum(ours), checksum(theirs))
+            sums = (checksum(chunk.payload), checksum(ours), checksum(theirs))
             return chunk, Checksums(*sums)
 
         coded = list(mapper(encode_one, range(0, raw.size, CHUNK_NBYTES)))
@@ -190,10 +192,11 @@ def _row_length(shape: Sequence[int] | None, dtype: Dtype, nbytes: int) -> int:
     """Return the elements (units of ``dtype.width``) per row of a tensor; 0 if it has no rows."""
     if shape is None:
         return 0
+    shape = tuple(operator.index(length) for length in shape)
     if 8 * nbytes != prod(shape) * dtype.bits or any(length < 0 for length in shape):
         raise WrongShapeError(
-            f"expected a shape of {nbytes} bytes of {dtype.name}; found {tuple(shape)}",
-            shape=tuple(shape),
+            f"expected a shape of {nbytes} bytes of {dtype.name}; found {shape}",
+            shape=shape,
         )
     return shape[-1] * dtype.bits // (8 * dtype.width) if len(shape) > 1 else 0
 

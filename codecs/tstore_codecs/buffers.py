@@ -23,6 +23,11 @@ def as_bytes(buffer: AnyBuffer) -> ByteArray:
     """Return the bytes of `buffer` in C order as a read-only uint8 array (n,).
 
     Copies only a buffer that is not contiguous.
+
+    Raises
+    ------
+    UnsuitableBufferError
+        If it holds Python objects.
     """
     view = _view(buffer)
     if view.nbytes == 0:
@@ -74,4 +79,12 @@ def aligned_words(out: ByteArray, dtype: Dtype) -> Iterator[npt.NDArray[Any]]:
 
 
 def _view(buffer: AnyBuffer) -> memoryview:
-    return buffer.data if isinstance(buffer, np.ndarray) else memoryview(buffer)
+    """Return a view of `buffer`; of an array that is contiguous, of its bytes."""
+    if not isinstance(buffer, np.ndarray):
+        return memoryview(buffer)
+    if buffer.dtype.hasobject:
+        raise UnsuitableBufferError(f"expected plain elements; found dtype {buffer.dtype}")
+    if buffer.flags.c_contiguous:
+        # By their bytes: dates and bfloat16 have no format as a buffer.
+        return buffer.reshape(-1).view(np.uint8).data
+    return buffer.view(f"V{buffer.itemsize}").data

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tstore_codecs.base import Codec
-from tstore_codecs.buffers import ByteArray, as_bytes
+from tstore_codecs.buffers import AnyBuffer, ByteArray, as_bytes
 from tstore_codecs.dtypes import Dtype, dtype_by_wire_id
 from tstore_codecs.errors import CorruptBlobError, TruncatedBlobError, UnsupportedVersionError
 from tstore_codecs.forms import Chunk, Form
@@ -98,7 +98,7 @@ class _Fields(NamedTuple):
     model_nbytes: int
 
 
-def checksum(data: ByteArray) -> int:
+def checksum(data: AnyBuffer) -> int:
     """Return the XXH64 of `data`."""
     return int(xxh64(as_bytes(data)))
 
@@ -129,7 +129,7 @@ def write_frame(
         table["base"] = [sums.base for sums in checksums]
     head = b"".join((header, table.tobytes(), model))
     payloads = (chunk.payload for chunk in chunks)
-    return b"".join((head, _CHECKSUM.pack(checksum(as_bytes(head))), *payloads))
+    return b"".join((head, _CHECKSUM.pack(checksum(head)), *payloads))
 
 
 def read_frame(blob: ByteArray) -> Frame:

@@ -16,8 +16,8 @@ MIN_CHUNK_COST: Final = 21
 """Least bytes a chunk takes in a blob: 20 in the chunk table and one of payload."""
 
 MAX_EXPANSION: Final = MAX_CHUNK_NBYTES // MIN_CHUNK_COST
-"""A blob of k bytes never makes a reader allocate more than ``k * MAX_EXPANSION`` bytes.
-Long constant tensors come near it: they are legitimate and cost 23 bytes and up per MiB."""
+"""A blob of k bytes stands for at most ``k * MAX_EXPANSION`` raw bytes. Long constant tensors come
+near it: they are legitimate and cost 22 bytes and up per MiB."""
 
 SMALL_TENSOR_NBYTES: Final = 1 << 16
 """Up to this size the general forms compete with a codec: there, tables may outweigh gains."""
@@ -27,6 +27,9 @@ MAX_MODEL_TABLES: Final = 64
 
 MAX_PARTS: Final = 8
 """Parts of a tensor that are counted side by side."""
+
+MAX_PART_ELEMENTS: Final = 1 << 31
+"""Elements of a part: their counts have 32 bits."""
 
 DEFAULT_ROW_LENGTH: Final = 1024
 """Elements per row where no shape is given: even flat tensors have calm and lively stretches."""

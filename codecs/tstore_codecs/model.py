@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 import struct
 from dataclasses import dataclass
 from typing import Final
@@ -18,7 +17,7 @@ from tstore_codecs.dtypes import Dtype
 from tstore_codecs.errors import CorruptBlobError
 from tstore_codecs.kernels import clusters
 from tstore_codecs.kernels import counts as counting
-from tstore_codecs.kernels import freqs as tables
+from tstore_codecs.kernels import freqs as frequencies
 from tstore_codecs.kernels.lanes import BITS_PER_PASS
 from tstore_codecs.kernels.ordered import Contexts, Elements
 from tstore_codecs.kernels.rans import TILE
@@ -26,6 +25,7 @@ from tstore_codecs.kernels.residuals import MSB_SHIFT, N_CONTEXTS
 from tstore_codecs.limits import (
     DEFAULT_ROW_LENGTH,
     MAX_MODEL_TABLES,
+    MAX_PART_ELEMENTS,
     MAX_PARTS,
     MIN_ROW_LENGTH,
     MIN_ROWS,
@@ -62,15 +62,15 @@ class ResidualModel:
         """Return what `kernels.rans` encodes with, uint32 (256 * tables,)."""
         ranges = np.empty((len(self.freqs), 256), np.uint32)
         for freqs, row in zip(self.freqs, ranges, strict=True):
-            tables.encode_ranges(freqs, row)
+            frequencies.encode_ranges(freqs, row)
         return ranges.reshape(-1)
 
     @functools.cached_property
     def slots(self) -> npt.NDArray[np.uint32]:
         """Return what `kernels.rans` decodes with, uint32 (4096 * tables,)."""
-        slots = np.empty((len(self.freqs), tables.PROB_TOTAL), np.uint32)
+        slots = np.empty((len(self.freqs), frequencies.PROB_TOTAL), np.uint32)
         for freqs, row in zip(self.freqs, slots, strict=True):
-            tables.decode_slots(freqs, row)
+            frequencies.decode_slots(freqs, row)
         return slots.reshape(-1)
 
 
@@ -136,7 +136,8 @@ def fit(
         counting.sample_deviations(ours, theirs, elements, dropped, low, deviations)
     n_classes = counting.N_CLASSES if deviations.size else 1
     classes = np.empty(n_rows, np.uint8)
-    per_part = -(-n_rows // MAX_PARTS) if n_rows else 1
+    per_part = max(-(-n_rows // MAX_PARTS), 1)
+    per_part = min(per_part, MAX_PART_ELEMENTS // length)
 
     def count(row: int) -> npt.NDArray[np.uint32]:
         counts = np.zeros((n_classes, N_CONTEXTS, alphabet), np.uint32)
@@ -154,8 +155,9 @@ def fit(
         )
         return counts
 
-    parts = list(mapper(count, range(0, max(n_rows, 1), per_part)))
-    counts = functools.reduce(operator.add, parts)
+    counts = np.zeros((n_classes, N_CONTEXTS, alphabet), np.int64)
+    for part in mapper(count, range(0, n_rows, per_part)):
+        counts += part
     return _chosen(elements, counts, classes, Contexts(dropped, low, length, classes, _ONE_TABLE))
 
 
@@ -163,16 +165,20 @@ def _fitting_row(length: int) -> int:
     """Return a row length that suits the kernels: short rows together, long ones in equal parts."""
     if length < MIN_ROW_LENGTH:
         return length * -(-MIN_ROW_LENGTH // length)
-    return -(-length // -(-length // TILE))
+    least = -(-length // TILE)
+    for parts in range(least, length // MIN_ROW_LENGTH + 1):
+        if length % parts == 0:
+            return length // parts
+    return -(-length // least)
 
 
 def _chosen(
     elements: Elements,
-    counts: npt.NDArray[np.uint32],
+    counts: npt.NDArray[np.int64],
     classes: ByteArray,
     contexts: Contexts,
 ) -> ResidualModel:
-    """Return the model that suits `counts`, uint32 (classes, 32, alphabet)."""
+    """Return the model that suits `counts`, int64 (classes, 32, alphabet)."""
     lengths = np.empty(256, np.int32)
     counting.symbol_lengths(elements.shift, lengths)
     table_of = np.zeros(len(counts) * N_CONTEXTS, np.uint8)
@@ -181,13 +187,10 @@ def _chosen(
     if n_tables == 0:  # no elements at all
         n_tables, shared[0], shared[0, 0] = 1, 0, 1
     freqs = np.array([normalised(row) for row in shared[:n_tables]])
-    if n_tables == 1:
+    if n_tables > 1:
+        contexts = contexts._replace(choice=table_of[: n_classes * N_CONTEXTS].copy())
+    if n_tables == 1 or n_classes == 1:
         contexts = contexts._replace(row_length=_ALL_ROWS, classes=_NO_CLASSES)
-    elif n_classes == 1:
-        tables_of = table_of[:N_CONTEXTS].copy()
-        contexts = contexts._replace(row_length=_ALL_ROWS, classes=_NO_CLASSES, tables=tables_of)
-    else:
-        contexts = contexts._replace(tables=table_of[: n_classes * N_CONTEXTS].copy())
     return ResidualModel(elements, contexts, freqs)
 
 
@@ -195,15 +198,15 @@ def write_model(model: ResidualModel) -> bytes:
     """Return `model` as the bytes that `read_model` takes."""
     contexts, freqs = model.contexts, model.freqs
     parts = [bytes((len(freqs),)), *map(write_table, freqs)]
-    if contexts.tables.size:
-        n_classes = contexts.tables.size // N_CONTEXTS
+    if contexts.choice.size:
+        n_classes = contexts.choice.size // N_CONTEXTS
         row_length = contexts.row_length if n_classes > 1 else 0
         parts.append(_HEADER.pack(n_classes, contexts.low, row_length))
         if n_classes > 1:
-            choice = np.concatenate((contexts.tables, contexts.classes))
+            choice = np.concatenate((contexts.choice, contexts.classes))
             parts.append(zstd_frames.compress(as_bytes(choice), PLANE_ZSTD_LEVEL))
         else:
-            parts.append(contexts.tables.tobytes())
+            parts.append(contexts.choice.tobytes())
     return b"".join(parts)
 
 
@@ -251,4 +254,4 @@ def _read_contexts(rest: ByteArray, contexts: Contexts, n: int, n_tables: int) -
         raise CorruptBlobError(f"expected {n_classes * N_CONTEXTS} contexts; found {choice.size}")
     if choice.max() >= n_tables or classes.max(initial=0) >= n_classes:
         raise CorruptBlobError("a context names a table, or a row a class, that is not there")
-    return contexts._replace(low=low, row_length=row_length, classes=classes, tables=choice)
+    return contexts._replace(low=low, row_length=row_length, classes=classes, choice=choice)

@@ -1,4 +1,4 @@
-"""One byte plane of a chunk, coded the shortest of five ways. FORMAT.md, "Byte plane"."""
+"""One byte plane of a chunk, coded one of five ways. FORMAT.md, "Byte plane"."""
 
 import struct
 
@@ -59,7 +59,9 @@ def _encode_sparse(plane: ByteArray, min_gain: float) -> Parts:
     if not values.size:
         return [bytes((CONSTANT, 0))]
     parts = [bytes((SPARSE,)), *_encode_dense(masks, min_gain), *_encode_dense(values, min_gain)]
-    return parts if sum(map(len, parts)) <= plane.size else _raw(plane)
+    if sum(map(len, parts)) <= plane.size - int(min_gain * plane.size):
+        return parts
+    return _encode_dense(plane, min_gain)
 
 
 def _encode_dense(plane: ByteArray, min_gain: float) -> Parts:
@@ -122,7 +124,7 @@ def _decode_dense(payload: ByteArray, at: int, plane: ByteArray) -> int:
         plane[:] = take(payload, at, 1)
         return at + 1
     if mode not in (RANS, ZSTD):
-        raise CorruptBlobError(f"expected a plane mode from 0 to 3; found {mode}")
+        raise CorruptBlobError(f"plane mode {mode} is unknown, or not allowed here")
     length = int.from_bytes(take(payload, at, 4).tobytes(), "little")
     stream = take(payload, at + 4, length)
     if mode == RANS:

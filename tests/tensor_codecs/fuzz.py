@@ -61,7 +61,7 @@ def fence_model(model: Any, at_end: bool) -> Any:
         return model
     contexts = model.contexts._replace(
         classes=fenced(model.contexts.classes, at_end),
-        tables=fenced(model.contexts.tables, at_end),
+        choice=fenced(model.contexts.choice, at_end),
     )
     fenced_model = dataclasses.replace(model, contexts=contexts)
     fenced_model.__dict__["slots"] = fenced(model.slots, at_end)

@@ -2,15 +2,19 @@
 
 import pickle
 
+import numcodecs
 import numpy as np
 import pytest
 
 import tstore_codecs as tc
 from tensor_codecs import reference
+from tensor_codecs.samples import weights
+from tstore_codecs import model
 from tstore_codecs.buffers import as_bytes
 from tstore_codecs.dtypes import DTYPES, dtype_by_name, dtype_by_wire_id
 from tstore_codecs.registry import ASSIGNED, CODECS, codec_by_name, codec_by_wire_id, index_codecs
 from tstore_codecs.stored import Stored
+from tstore_codecs.zarr import ZstdCodec
 from tstore_codecs.zstd import Zstd
 
 WIRE_IDS = {
@@ -112,3 +116,47 @@ def test_bytes_of_a_buffer_are_a_view_that_cannot_be_written() -> None:
     assert as_bytes(source.reshape(2, 3).T).tobytes() == source.reshape(2, 3).T.tobytes()
     with pytest.raises(TypeError):
         as_bytes("text")  # type: ignore[arg-type]
+
+
+def test_arrays_without_a_buffer_format_go_by_their_bytes() -> None:
+    dates = np.arange(6).astype("M8[s]").reshape(2, 3)
+    assert as_bytes(dates).tobytes() == dates.tobytes()
+    assert as_bytes(dates.T).tobytes() == dates.T.tobytes()
+    assert as_bytes(np.array(7, np.uint16)).tobytes() == b"\7\0"
+    with pytest.raises(tc.UnsuitableBufferError, match="object"):
+        tc.encode(np.array([1, "a"], object), dtype="OPAQUE", codec="stored")
+
+
+@pytest.mark.parametrize(
+    ("length", "fitting"),
+    [(1, 128), (100, 200), (384, 384), (2048, 2048), (4096, 2048), (11008, 1376), (2053, 1027)],
+)
+def test_rows_are_cut_where_they_end(length: int, fitting: int) -> None:
+    assert model._fitting_row(length) == fitting
+
+
+def test_shapes_of_any_integers_are_fine() -> None:
+    target = np.zeros(64, np.uint8)
+    shape = (np.int32(8), np.int64(4))
+    plain = tc.encode(target, dtype="BF16", codec="ulprow", shape=(8, 4), base=target)
+    assert tc.encode(target, dtype="BF16", codec="ulprow", shape=shape, base=target) == plain
+    huge = (np.int32(70_000), np.int32(70_000))
+    with pytest.raises(tc.WrongShapeError):
+        tc.encode(target, dtype="BF16", codec="ulprow", shape=huge, base=target)
+    with pytest.raises(tc.WrongShapeError):
+        tc.encode(target, dtype="BF16", codec="ulprow", shape=(-8, -4), base=target)
+
+
+def test_numcodecs_finds_the_codecs_without_a_base() -> None:
+    codec = numcodecs.get_codec({"id": "tstore_zipnn", "dtype": "BF16"})
+    data = weights("BF16", 10_000).view(np.uint16)
+    coded = codec.encode(data)
+    assert tc.inspect(coded).codec == "zipnn"
+    assert bytes(codec.decode(coded)) == data.tobytes()
+    out = np.empty_like(data)
+    codec.decode(coded, out=out)
+    assert np.array_equal(out, data)
+    assert codec.get_config() == {"id": "tstore_zipnn", "dtype": "BF16"}
+    assert (
+        bytes(numcodecs.get_codec({"id": "tstore_zstd"}).decode(ZstdCodec().encode(b"ab"))) == b"ab"
+    )

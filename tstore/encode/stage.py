@@ -124,9 +124,7 @@ def _encode(
     _, _, shape = parse_tensor_id(item.target.tensor_id)
     blob = tstore_codecs.encode(target, dtype=item.dtype, codec=codec, shape=shape, base=base)
     if base is not None and len(blob) > _WORTH_TRYING_ALONE * item.alone_nbytes:
-        alone = tstore_codecs.encode(
-            target, dtype=item.dtype, codec=standalone_codec, shape=shape
-        )
+        alone = tstore_codecs.encode(target, dtype=item.dtype, codec=standalone_codec, shape=shape)
         if len(alone) <= len(blob):
             blob, codec, base, base_id = alone, standalone_codec, None, None
     if not np.array_equal(tstore_codecs.decode(blob, base=base), target):

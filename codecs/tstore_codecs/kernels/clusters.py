@@ -14,6 +14,9 @@ from tstore_codecs.kernels.residuals import N_CONTEXTS
 MAX_TABLES = 16
 """Tables of a tensor. More gain less than 0.1 % and leave the L2 cache."""
 
+NOT_TRIED = (3, 4)
+"""How often classes are halved without a look: four or two of them rarely win."""
+
 _BINS = 192
 _CONTEXTS_NBYTES = 39
 """What a model with more than one table takes besides: choices, classes, lengths."""
@@ -136,7 +139,7 @@ def _share_tables(counts, totals, sizes, table_of, shared):
 
     Parameters
     ----------
-    counts : uint32 (contexts, alphabet)
+    counts : int64 (contexts, alphabet)
     totals, sizes : int64 (contexts,)
         From `_totals`.
     table_of : uint8 (contexts,)
@@ -165,19 +168,19 @@ def _share_tables(counts, totals, sizes, table_of, shared):
     if n_rows == 0:
         return np.int64(0), 0
     tables = np.zeros((n_rows, alphabet), np.int64)
-    everything = np.zeros((2, alphabet), np.int64)
+    everything, none = np.zeros(alphabet, np.int64), np.zeros(alphabet, np.int64)
     for c in range(n_contexts):
         if sizes[c] > 0:
             row = row_of_bin[_bin_of(totals[c], sizes[c])]
             for s in range(alphabet):
                 tables[row, s] += counts[c, s]
-                everything[0, s] += counts[c, s]
+                everything[s] += counts[c, s]
     cost, owner = _merge_neighbours(tables, MAX_TABLES)
     cost += 8 * _CONTEXTS_NBYTES * _COST_UNITS_PER_BIT
-    together = _table_cost(everything[0], everything[1])
+    together = _table_cost(everything, none)
     if together <= cost:
         cost = together
-        _copy(everything[0], tables[0])
+        _copy(everything, tables[0])
         for i in range(n_rows):
             owner[i] = 0
     number = np.zeros(n_rows, np.uint8)
@@ -216,7 +219,7 @@ def _fold(counts, totals, sizes, n, m):
             old, new = kind * N_CONTEXTS + field, kind // (n // m) * N_CONTEXTS + field
             first = kind % (n // m) == 0
             for s in range(counts.shape[1]):
-                counts[new, s] = counts[old, s] + (np.uint32(0) if first else counts[new, s])
+                counts[new, s] = counts[old, s] + (0 if first else counts[new, s])
             totals[new] = totals[old] + (0 if first else totals[new])
             sizes[new] = sizes[old] + (0 if first else sizes[new])
 
@@ -234,7 +237,7 @@ def fit_contexts(counts, classes, lengths, table_of, shared):
 
     Parameters
     ----------
-    counts : uint32 (classes, 32, alphabet)
+    counts : int64 (classes, 32, alphabet)
         Overwritten.
     classes : uint8 (rows,)
         Replaced by coarser ones, if those cost less.
@@ -256,7 +259,7 @@ def fit_contexts(counts, classes, lengths, table_of, shared):
     best, coarseness, folded, n_tables = np.int64(1) << 62, 0, 0, 0
     for coarser in range(CLASS_BITS + 1):
         m = n >> coarser
-        if m == 0 or coarser in (3, 4):
+        if m == 0 or coarser in NOT_TRIED:
             continue
         if coarser > 0:
             _fold(flat, totals, sizes, n >> folded, m)

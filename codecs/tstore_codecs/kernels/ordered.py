@@ -43,7 +43,7 @@ class Contexts(NamedTuple):
         Elements per row; 1 or more.
     classes : uint8 (rows,)
         The class of each row; unused if there is but one.
-    tables : uint8 (32 * classes,)
+    choice : uint8 (32 * classes,)
         The table of each class and context. Empty: there is but one table.
     """
 
@@ -51,7 +51,7 @@ class Contexts(NamedTuple):
     low: int
     row_length: int
     classes: Any
-    tables: Any
+    choice: Any
 
 
 @kernel
@@ -72,7 +72,7 @@ def pick_tables(base, first, elements, contexts, fields, tables):
     `first` is the index of the first one in its tensor; `fields`, uint8 (n,), is scratch.
     """
     n = base.size
-    if contexts.tables.size == 0:
+    if contexts.choice.size == 0:
         for i in range(n):
             tables[i] = 0
         return
@@ -82,9 +82,9 @@ def pick_tables(base, first, elements, contexts, fields, tables):
         row, offset = divmod(first + at, contexts.row_length)
         end = min(n, at + contexts.row_length - offset)
         kind = 0
-        if contexts.tables.size > N_CONTEXTS:
+        if contexts.choice.size > N_CONTEXTS:
             kind = np.int64(contexts.classes[row])
-        choice = contexts.tables[kind * N_CONTEXTS : (kind + 1) * N_CONTEXTS]
+        choice = contexts.choice[kind * N_CONTEXTS : (kind + 1) * N_CONTEXTS]
         _look_up(choice, fields[at:end], tables[at:end])
         at = end
 

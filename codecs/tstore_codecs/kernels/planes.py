@@ -5,6 +5,8 @@ import numpy as np
 from tstore_codecs.kernels.compiled import kernel
 from tstore_codecs.kernels.fixed import cast, left, right
 
+_LN2 = 0.6931471805599453
+
 SAMPLE_BLOCK, SAMPLE_STEP = 32, 512
 """A sixteenth of a plane tells whether it is worth a look."""
 
@@ -159,4 +161,4 @@ def is_noise(plane, min_gain):
         samples += SAMPLE_BLOCK
     squares = (counts * counts).sum()
     excess = 256 * np.float64(squares - samples) / np.float64(samples * samples) - 1
-    return excess < 2 * np.log(2) * 8 * min_gain / 2
+    return excess < 8 * _LN2 * min_gain

@@ -185,7 +185,7 @@ def look_up(context, choice, fields, tables, at):
         row = Row(context, b, 32)
         choice, fields, tables = (
             row.data(kind, value)
-            for kind, value in zip(signature.args[:3], arguments, strict=False)
+            for kind, value in zip(signature.args[:3], arguments[:3], strict=True)
         )
         vector = row.vector(I8)
         shuffle = row.function("llvm.x86.avx2.pshuf.b", vector, [vector, vector])
