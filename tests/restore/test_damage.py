@@ -225,7 +225,7 @@ VERDICTS = [
     Verdict(bit_flipped_in_the_tensors_part, "", "tensors/run=.* SHA-256", None),
     Verdict(blob_row_missing, "lab/tuned@main/model.* found none", "found none", BlobMissingError),
     Verdict(base_row_missing, "base .* stored standalone", "standalone", BlobMissingError),
-    Verdict(delta_with_another_base, "", "expected a base with checksum", BlobDamagedError),
+    Verdict(delta_with_another_base, "", "expected a base whose chunk 0", BlobDamagedError),
     Verdict(bases_in_a_circle, "base .* stored standalone", "standalone", CatalogDamagedError),
     Verdict(blob_of_another_tensor, "", "lab/tuned.* to decode to SHA-256", BlobDamagedError),
     Verdict(blob_range_absurd, "pack .* at least 1152921504", "at least", BlobMissingError),
