@@ -129,3 +129,9 @@ def test_near_pairs_are_not_lost_to_a_fit_that_saw_none() -> None:
     assert np.abs(model.ratio(p) - ratio).mean() < 0.05
     assert model.ratio(np.array([0.0]))[0] <= model.ratio(p[:1])[0]
     assert TensorPred.from_json(model.to_json()) == model
+
+
+def test_pairs_may_all_be_estimated_farther_than_a_half() -> None:
+    p = np.linspace(0.501, 0.52, 20)
+    model = fit("F16", "ulprow", p, 0.7 + p / 10)
+    assert np.isfinite(model.ratio(np.array([0.0, 0.3, 0.5, 0.52]))).all()

@@ -83,7 +83,7 @@ class TensorPred:
         """Ratios on the grid."""
         coefficients = np.array([self.alpha, self.beta, self.gamma])
         curve = 1.0 - (_features(_GRID) @ coefficients + self.epsilon)
-        first = np.searchsorted(_GRID, self.p_min)
+        first = np.searchsorted(_GRID[:-1], self.p_min)  # distances may be estimated above 0.5
         curve[:first] = np.minimum(curve[:first], curve[first])
         unseen = self.p_max + _GRID[1] <= _GRID  # the point just above p_max still serves it
         curve[unseen] = np.maximum(curve[unseen], _binary_entropy(_GRID[unseen]))
