@@ -15,18 +15,26 @@ class SketchSettings:
     Attributes
     ----------
     depth, width : int
-        Rows and buckets per row (TStore, Table 2: 2 × 1024 int32 = 8 KB per tensor).
+        Rows and buckets per row; the width is a multiple of 16. 2 × 2,048 int16 are 8 KB per
+        tensor, as much as the 2 × 1,024 int32 of the paper (Table 2).
     seed : int
         Seed of the hash family.
     min_nbytes : int
-        Smaller tensors get no sketch and are stored standalone: a delta could not save what the
-        sketch itself takes.
+        Smaller tensors get no sketch and are stored standalone: a delta of them seldom saves
+        what the sketch itself takes, some 4 KB in Parquet.
     """
 
     depth: int = 2
-    width: int = 1024
+    width: int = 2048
     seed: int = 0x7573
-    min_nbytes: int = 4 * KIB
+    min_nbytes: int = 16 * KIB
+
+    def __post_init__(self) -> None:
+        if self.depth < 1 or self.width < 16 or self.width % 16:
+            raise ValueError(
+                "expected a depth of at least 1 and a width that is a multiple of 16, found "
+                f"depth={self.depth}, width={self.width}"
+            )
 
 
 @dataclass(frozen=True)
@@ -54,7 +62,7 @@ class PlanSettings:
     standalone_codec: str = "zipnn"
     opaque_codec: str = "zstd"
     min_gain: float = 0.02
-    pairs_per_model: int = 48
+    pairs_per_model: int = 96
     measure_nbytes: int = 4 * MIB
 
     @classmethod

@@ -253,10 +253,10 @@ def test_a_marker_of_another_schema_is_refused(objects, version):
         b"7",
         b"\xff",
         b"{}",
-        b'{"schema_version": 1}',
-        b'{"schema_version": 1, "tables": []}',
-        b'{"schema_version": 1, "tables": {"files": [{"key": 1}]}}',
-        b'{"schema_version": 1, "tables": {}, "surprise": 1}',
+        b'{"schema_version": 2}',
+        b'{"schema_version": 2, "tables": []}',
+        b'{"schema_version": 2, "tables": {"files": [{"key": 1}]}}',
+        b'{"schema_version": 2, "tables": {}, "surprise": 1}',
     ],
 )
 def test_a_garbled_marker_is_refused(objects, data):

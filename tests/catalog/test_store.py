@@ -57,7 +57,7 @@ def test_a_foreign_directory_is_refused_and_left_alone(tmp_path, name):
 @pytest.mark.parametrize("version", [FORMAT_VERSION + 1, 0, "1", None])
 def test_another_format_is_refused(tmp_path, version, open_it):
     write(tmp_path, keys.STORE, {"format_version": version, "tool_version": "9.8", "sketch": {}})
-    with pytest.raises(StoreFormatError, match=rf"found {version} at .* use tstore 9\.8 or newer"):
+    with pytest.raises(StoreFormatError, match=rf"found {version} at .* use tstore 9\.8, which made it"):
         open_it(str(tmp_path))
 
 
@@ -71,9 +71,11 @@ def test_another_format_is_refused(tmp_path, version, open_it):
         [],
         7,
         {},
-        {"format_version": 1},
-        {"format_version": 1, "sketch": {"radius": 2}},
-        {"format_version": 1, "sketch": 3},
+        {"format_version": FORMAT_VERSION},
+        {"format_version": FORMAT_VERSION, "sketch": {"radius": 2}},
+        {"format_version": FORMAT_VERSION, "sketch": 3},
+        {"format_version": FORMAT_VERSION, "sketch": {"width": 100}},
+        {"format_version": FORMAT_VERSION, "sketch": {"depth": 0}},
     ],
 )
 def test_garbage_is_refused(tmp_path, content, open_it):

@@ -245,13 +245,13 @@ def test_a_source_without_its_digest_stops_the_run(scan):
 
 
 def test_unique_extents_are_described_in_the_order_of_arrival(scan):
-    big = ("F32", np.random.default_rng(0).normal(size=(64, 32)).astype(np.float32))
+    big = ("F32", np.random.default_rng(0).normal(size=(128, 64)).astype(np.float32))
     scanned = scan(a__one=model(A, big, A), b__two=model(big, B))
     accepted, described = scanned.accept(describe=True)
     assert described["tensor_id"].to_pylist() == accepted.unique["tensor_id"].to_pylist()
     rows = {row["tensor_id"]: row for row in described.to_pylist()}
     sketched = [tensor_id for tensor_id, row in rows.items() if row["sketch"]]
-    assert sketched == [f"{content_hash(big[1].tobytes())}:F32[64,32]"]
+    assert sketched == [f"{content_hash(big[1].tobytes())}:F32[128,64]"]
     assert len(rows[sketched[0]]["sketch"]) == SKETCH.depth * SKETCH.width
     assert rows[sketched[0]]["shape"] == [64, 32]
     assert all(row["standalone_ratio"] > 0 for row in rows.values())

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tstore.predict.pairs import spread_over_range
+from tstore.predict.pairs import BINS, cover_range, spread_over_range
 
 distances = st.lists(st.floats(0, 1), max_size=80).map(lambda p: np.array(p, np.float64))
 
@@ -39,3 +39,25 @@ def test_empty_bins_are_made_up_for():
 
 def test_equal_distances():
     assert len(spread_over_range(np.full(50, 0.25), 8)) == 8
+
+
+def test_nothing_known_means_spread_over_the_whole_range():
+    p = np.linspace(0, 0.4, 500)
+    assert cover_range(p, np.empty(0), 30).tolist() == spread_over_range(p, 30).tolist()
+
+
+def test_only_parts_of_the_range_that_are_open_are_measured():
+    p = np.linspace(0, 0.48, 4801)
+    known = p[p > 0.1]
+    chosen = p[cover_range(p, known, 96)]
+    assert chosen.max() <= 0.12
+    assert len(chosen) == 4 * len(set((chosen // 0.02).tolist()))
+    assert cover_range(p, p, 96).size == 0
+
+
+@given(p=distances, known=distances, count=st.integers(1, 100))
+def test_cover_picks_valid_unique_pairs(p, known, count):
+    chosen = cover_range(p, known, count)
+    assert chosen.tolist() == sorted(set(chosen.tolist()))
+    assert set(chosen.tolist()) <= set(range(len(p)))
+    assert len(chosen) <= max(count, -(-count // BINS) * BINS)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -81,5 +83,45 @@ class BlobLocation:
         return data
 
 
+def resized(base: NDArray[np.uint8], nbytes: int) -> NDArray[np.uint8]:
+    """What a delta of `nbytes` is taken against: its base, cut or padded with zeros to that size.
+
+    Parameters
+    ----------
+    base : uint8 (b,)
+        Raw bytes of the base.
+    nbytes : int
+        Raw size of the delta's tensor.
+
+    Returns
+    -------
+    uint8 (nbytes,)
+        Not to be written to: it may be a view of `base`.
+    """
+    if base.size >= nbytes:
+        return base[:nbytes]
+    padded = np.zeros(nbytes, dtype=np.uint8)
+    padded[: base.size] = base
+    return padded
+
+
 BLOB_COLUMNS = ", ".join(f'"{name}"' for name in BlobLocation.__dataclass_fields__)
 """Select list whose rows are the arguments of `BlobLocation`."""
+
+
+def find_usable(
+    connection: duckdb.DuckDBPyConnection, tensor_ids: Iterable[str]
+) -> dict[str, BlobLocation]:
+    """Blobs of those of the tensors that the store holds, by tensor id.
+
+    Parameters
+    ----------
+    connection : DuckDBPyConnection
+        `Catalog.connect`; blobs in packs that are known to be lost do not count.
+    tensor_ids : iterable of str
+    """
+    query = (
+        f"SELECT {BLOB_COLUMNS} FROM usable_blobs WHERE tensor_id IN (SELECT unnest($ids::text[]))"
+    )
+    rows = connection.sql(query, params={"ids": sorted(set(tensor_ids))}).fetchall()
+    return {row[0]: BlobLocation(*row) for row in rows}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 def _field(name: str, kind: pa.DataType, doc: str, *, nullable: bool = False) -> pa.Field:
@@ -57,7 +57,7 @@ FINGERPRINTS = pa.schema(
         _field("dtype", pa.string(), "safetensors dtype"),
         _field("shape", _SHAPE, "dimensions"),
         _field("nbytes", pa.int64(), "raw bytes"),
-        _field("sketch", pa.list_(pa.int32()), "TensorSketch, depth × width", nullable=True),
+        _field("sketch", pa.list_(pa.int16()), "TensorSketch, planes × depth × buckets", nullable=True),
         _field("plane_entropy", pa.list_(pa.float32()), "bits per byte of each byte plane"),
         _field("standalone_ratio", pa.float64(), "predicted ratio without a base"),
     ]
@@ -69,7 +69,8 @@ PAIRS = pa.schema(
         _field("target_id", pa.string(), "tensor that was encoded"),
         _field("base_id", pa.string(), "tensor that it was encoded against"),
         _field("nbytes", pa.int64(), "raw bytes that were encoded"),
-        _field("distance", pa.float64(), "normalised Hamming distance from the sketches"),
+        _field("distance", pa.float64(), "share of differing bits, from the sketches"),
+        _field("group_distance", pa.list_(pa.float64()), "the same per bit-plane group"),
         _field("ratio", pa.float64(), "measured ratio"),
     ]
 )

@@ -17,7 +17,7 @@ from tstore.errors import (
 from tstore.objects import ObjectStore, open_objects
 from tstore.settings import SketchSettings
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _parse(data: bytes, uri: str) -> SketchSettings:
         if version != FORMAT_VERSION:
             raise StoreFormatError(
                 f"expected store format {FORMAT_VERSION}, found {version} at {uri}; "
-                f"use tstore {config.get('tool_version')} or newer",
+                f"use tstore {config.get('tool_version')}, which made it",
                 uri=uri,
             )
         return SketchSettings(**config["sketch"])

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tstore.catalog import keys
-from tstore.catalog.blobs import BLOB_COLUMNS, BlobLocation
+from tstore.catalog.blobs import BlobLocation, find_usable
 from tstore.catalog.schema import BLOBS, FAILURES
 from tstore.cluster.job import Job
 from tstore.encode.shards import EncodeItem, plan_shards
@@ -78,7 +78,7 @@ class Encoded:
 def encode_all(job: Job, plans: pa.Table, index: HubIndex) -> Encoded:
     """Encode every planned tensor that can still be read."""
     encoded = Encoded(BLOBS.empty_table())
-    stored = _stored_blobs(job, plans)
+    stored = find_usable(job.connection, plans["base_id"].drop_null().to_pylist())
     pending = plans.to_pylist()
     round_ = 1
     while pending:
@@ -143,16 +143,6 @@ def _item(
         base=base,
         alone_nbytes=int(float(str(row["standalone_ratio"])) * int(str(row["nbytes"]))),
     )
-
-
-def _stored_blobs(job: Job, plans: pa.Table) -> dict[str, BlobLocation]:
-    """Blobs of earlier runs that the plan uses as bases."""
-    job.connection.register("planned", plans)
-    rows = job.connection.sql(
-        f"SELECT {BLOB_COLUMNS} FROM usable_blobs"
-        " WHERE tensor_id IN (SELECT base_id FROM planned WHERE base_id IS NOT NULL)"
-    ).fetchall()
-    return {row[0]: BlobLocation(*row) for row in rows}
 
 
 def _without_lost_bases(blobs: pa.Table, stored: dict[str, BlobLocation]) -> pa.Table:

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tstore.catalog import keys
+from tstore.catalog.blobs import find_usable
 from tstore.catalog.schema import PAIRS
 from tstore.cluster.job import Job
+from tstore.errors import ObjectNotFoundError
 from tstore.hub.location import HubLocation
-from tstore.plan.planner import make_plan
-from tstore.predict.measure import Pair, choose_pairs, measure_shard, plan_measurements
-from tstore.predict.tensorpred import MIN_PAIRS, TensorPred, fit, prior
-from tstore.sketch.groups import SketchGroup, group_by_shape
+from tstore.plan.planner import PlanInput, make_plan
+from tstore.predict.drift import drifted_pairs
+from tstore.predict.measure import (
+    Pair,
+    Readable,
+    StoredLocation,
+    choose_pairs,
+    measure_shard,
+    plan_measurements,
+)
+from tstore.predict.tensorpred import Measured, TensorPred, fit
+from tstore.sketch.groups import GroupKey, Groups, SketchGroup, TableGroups
+from tstore.sketch.layout import SketchLayout
 
 
 @dataclass(frozen=True)
@@ -26,7 +41,7 @@ class Planned:
     plans : pyarrow.Table
         Rows ``plans``, in order of arrival.
     pairs : pyarrow.Table
-        Rows ``pairs`` that this run measured.
+        Rows ``pairs`` that this run adds.
     predictors : dict of str to TensorPred
         By dtype.
     """
@@ -48,56 +63,95 @@ def plan_all(job: Job, described: pa.Table, locate: Callable[[str], HubLocation]
         Where the bytes of a new tensor lie.
     """
     codec = job.options.plan.delta_codec
-    pairs, predictors = PAIRS.empty_table(), {}
+    pairs, predictors = PAIRS.empty_table(), dict[str, TensorPred]()
     if codec is not None:
-        query = f"SELECT {', '.join(PAIRS.names)} FROM pairs WHERE codec = $codec"
-        known = job.connection.sql(query, params={"codec": codec}).to_arrow_table().cast(PAIRS)
-        pairs = _measure(job, described, known, locate)
-        with job.on_driver("fit"):
-            predictors = _fit(described, pa.concat_tables([known, pairs]), codec)
+        pairs, predictors = _predictors(job, described, codec, locate)
     with job.on_driver("plan"):
         plans = make_plan(
-            described,
-            _stored_bases(job, described),
-            predictors,
-            job.options.plan,
-            job.store.sketch,
-            _bases_in_use(job),
+            PlanInput(
+                unique=described,
+                new=TableGroups(described),
+                stored=StoredGroups(job.connection),
+                predictors=predictors,
+                bases_in_use=_bases_in_use(job),
+                settings=job.options.plan,
+                sketch=job.store.sketch,
+            )
         )
     return Planned(plans, pairs, predictors)
 
 
+def _predictors(
+    job: Job, described: pa.Table, codec: str, locate: Callable[[str], HubLocation]
+) -> tuple[pa.Table, dict[str, TensorPred]]:
+    """New pairs, and a predictor for each dtype with sketches.
+
+    A predictor is fitted again when pairs were added: because there were too few, or because
+    the deltas of the last run came out otherwise than it had said.
+    """
+    query = f"SELECT {', '.join(PAIRS.names)} FROM pairs WHERE codec = $codec"
+    known = job.connection.sql(query, params={"codec": codec}).to_arrow_table().cast(PAIRS)
+    sketched = described.filter(pc.is_valid(described["sketch"]))
+    dtypes = sorted(set(sketched["dtype"].to_pylist()))
+    stored = {dtype: _stored_predictor(job, dtype, codec) for dtype in dtypes}
+    added = [_measure(job, sketched, known, locate)]
+    for dtype, predictor in stored.items():
+        if predictor is not None and predictor.report is not None:
+            limits = job.store.sketch, job.options.plan.pairs_per_model
+            added.append(drifted_pairs(job.connection, dtype, codec, predictor.report, *limits))
+    pairs = pa.concat_tables(added)
+    with job.on_driver("fit"):
+        rows = pa.concat_tables([known, pairs])
+        fresh = set(pairs["dtype"].to_pylist())
+        predictors = {
+            dtype: _fit(job, rows, dtype, codec) if predictor is None or dtype in fresh else predictor
+            for dtype, predictor in stored.items()
+        }
+    return pairs, predictors
+
+
+def _stored_predictor(job: Job, dtype: str, codec: str) -> TensorPred | None:
+    """What the last run fitted; None if there is nothing usable: the pairs tell it again."""
+    try:
+        return TensorPred.from_json(json.loads(job.store.objects.get(keys.tensorpred(dtype, codec))))
+    except (ObjectNotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
 def _measure(
-    job: Job, described: pa.Table, known: pa.Table, locate: Callable[[str], HubLocation]
+    job: Job, sketched: pa.Table, known: pa.Table, locate: Callable[[str], HubLocation]
 ) -> pa.Table:
-    """Measure pairs for every dtype that has too few of them."""
-    wanted = job.options.plan.pairs_per_model
-    by_dtype: dict[str, list[SketchGroup]] = {}
-    for group in group_by_shape(described):
-        by_dtype.setdefault(group.dtype, []).append(group)
+    """Measure pairs at distances of which too little is known."""
+    new, stored = TableGroups(sketched), StoredGroups(job.connection)
     chosen: list[Pair] = []
-    for dtype, groups in sorted(by_dtype.items()):
-        missing = wanted - known.filter(pc.equal(known["dtype"], dtype)).num_rows
-        if missing > 0:
-            chosen += choose_pairs(groups, job.store.sketch.depth, missing)
-    shards = plan_measurements(chosen, locate, job.options.plan, job.options.tasks)
-    keys = job.fan_out("measure", measure_shard, shards, job.options.plan)
-    rows = job.workspace.rows("measure", "pairs", keys).to_table(columns=PAIRS.names)
+    for dtype in sorted({dtype for dtype, _ in new}):
+        groups = ((new[key], stored.get(key)) for key in new if key[0] == dtype)
+        distances = known.filter(pc.equal(known["dtype"], dtype))["distance"].to_numpy()
+        wanted = job.options.plan.pairs_per_model
+        chosen += choose_pairs(groups, job.store.sketch, distances, wanted)
+    bases = find_usable(job.connection, (pair.base_id for pair in chosen))
+
+    def find(tensor_id: str) -> Readable:
+        if tensor_id in bases:
+            return StoredLocation(job.store.objects.uri, bases[tensor_id])
+        return locate(tensor_id)
+
+    shards = plan_measurements(chosen, find, job.options.plan, job.options.tasks)
+    shard_keys = job.fan_out("measure", measure_shard, shards, job.options.plan)
+    rows = job.workspace.rows("measure", "pairs", shard_keys).to_table(columns=PAIRS.names)
     return rows.cast(PAIRS)
 
 
-def _fit(described: pa.Table, pairs: pa.Table, codec: str) -> dict[str, TensorPred]:
-    """A predictor for each dtype with sketches."""
-    sketched = described.filter(pc.is_valid(described["sketch"]))
-    predictors = {}
-    for dtype in sorted(set(sketched["dtype"].to_pylist())):
-        rows = pairs.filter(pc.equal(pairs["dtype"], dtype))
-        if rows.num_rows < MIN_PAIRS:
-            predictors[dtype] = prior(dtype, codec)
-        else:
-            distances, ratios = (rows[name].to_numpy() for name in ("distance", "ratio"))
-            predictors[dtype] = fit(dtype, codec, distances, ratios)
-    return predictors
+def _fit(job: Job, pairs: pa.Table, dtype: str, codec: str) -> TensorPred:
+    rows = pairs.filter(pc.equal(pairs["dtype"], dtype))
+    layout = SketchLayout.of(dtype, job.store.sketch)
+    flat = pc.list_flatten(rows["group_distance"]).to_numpy()
+    measured = Measured(
+        p=np.ascontiguousarray(flat.reshape(-1, layout.n_groups).T),
+        ratio=rows["ratio"].to_numpy(),
+        nbytes=rows["nbytes"].to_numpy(),
+    )
+    return fit(dtype, codec, layout.shares, measured)
 
 
 def _bases_in_use(job: Job) -> frozenset[str]:
@@ -106,19 +160,37 @@ def _bases_in_use(job: Job) -> frozenset[str]:
     return frozenset(base_id for (base_id,) in rows.fetchall())
 
 
-def _stored_bases(
-    job: Job, described: pa.Table
-) -> Callable[[str, tuple[int, ...]], SketchGroup | None]:
-    """Tensors that earlier runs stored standalone, of the dtypes and shapes at hand."""
-    wanted = described.filter(pc.is_valid(described["sketch"])).select(["dtype", "shape"])
-    job.connection.register("wanted_groups", wanted)
-    rows = job.connection.sql(
-        "SELECT f.tensor_id, f.dtype, f.shape, f.nbytes, f.sketch, f.standalone_ratio"
-        " FROM fingerprints f JOIN usable_blobs b USING (tensor_id)"
-        " WHERE b.base_id IS NULL AND f.sketch IS NOT NULL AND (f.dtype, f.shape) IN"
-        " (SELECT (dtype, shape) FROM wanted_groups) ORDER BY f.run, f.tensor_id"
-    ).to_arrow_table()
-    groups: Mapping[tuple[str, tuple[int, ...]], SketchGroup] = {
-        (group.dtype, group.shape): group for group in group_by_shape(rows)
-    }
-    return lambda dtype, shape: groups.get((dtype, shape))
+class StoredGroups(Groups):
+    """Tensors that earlier runs stored standalone, read from the catalog group by group.
+
+    Parameters
+    ----------
+    connection : DuckDBPyConnection
+        `Catalog.connect`.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        shapes = connection.sql(f"SELECT DISTINCT dtype, shape FROM ({_STORED})").fetchall()
+        self._keys = {(dtype, tuple(shape)) for dtype, shape in shapes}
+
+    def __getitem__(self, key: GroupKey) -> SketchGroup:
+        if key not in self._keys:
+            raise KeyError(key)
+        params = {"dtype": key[0], "shape": list(key[1])}
+        query = f"{_STORED} AND f.dtype = $dtype AND f.shape = $shape ORDER BY f.tensor_id, f.run"
+        rows = self._connection.sql(query, params=params).to_arrow_table()
+        return TableGroups(rows)[key]
+
+    def __iter__(self) -> Iterator[GroupKey]:
+        return iter(sorted(self._keys))
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+
+_STORED = """
+SELECT DISTINCT ON (f.tensor_id) f.tensor_id, f.dtype, f.shape, f.nbytes, f.sketch, f.standalone_ratio
+FROM fingerprints f JOIN usable_blobs b USING (tensor_id)
+WHERE b.base_id IS NULL AND f.sketch IS NOT NULL
+"""

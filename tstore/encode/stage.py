@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import tstore_codecs
 from tstore.catalog import keys
-from tstore.catalog.blobs import BlobLocation
+from tstore.catalog.blobs import BlobLocation, resized
 from tstore.catalog.schema import BLOBS, FAILURES
 from tstore.encode.pack import Pack, PackEntry, build_pack
 from tstore.encode.shards import EncodeItem, EncodeShard
@@ -61,7 +61,8 @@ def encode_shard(shard: EncodeShard, store_uri: str, standalone_codec: str) -> d
         except SourceRejectedError as error:
             failures.append(_failure_row(item, source, error))
             continue
-        entry = _encode(item, target, base, standalone_codec)
+        fitting = None if base is None else resized(base, target.size)
+        entry = _encode(item, target, fitting, standalone_codec)
         entries.append(entry)
         rows.append(_blob_row(item, entry))
     if entries:

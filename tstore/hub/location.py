@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +25,7 @@ class HubLocation:
         """All bytes; `SourceRejectedError` when the file changed or cannot be read."""
         return self.read_pieces([(0, self.nbytes)])
 
-    def read_pieces(self, ranges: list[tuple[int, int]]) -> NDArray[np.uint8]:
+    def read_pieces(self, ranges: Sequence[tuple[int, int]]) -> NDArray[np.uint8]:
         """The bytes of these ranges, one after the other; ranges count from `start`."""
         with SourceReader(self.source) as reader:
             pieces = [reader.read(self.start + first, self.start + last) for first, last in ranges]

@@ -1,220 +1,205 @@
-"""FlexSplit: choose the bases of one group of tensors (TStore, §4.4).
-
-Pure functions of arrays. A group is all tensors of one dtype and shape, so that costs compare as
-stored/raw ratios. A tensor is stored whole (and may then be a base at no further cost) or as a
-delta of a tensor that is stored whole: chains have depth 1.
-"""
+"""FlexSplit: choose the bases of one group of tensors (TStore, §4.4)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from tstore.errors import PlanInvariantError
-from tstore.plan.draft import BLOCK, STANDALONE, Assignment, Draft, Floats, Group, Ints, Predictor
+from tstore.plan.edges import Edges, all_edges, likely, likely_edges
+from tstore.plan.pricing import N_LIKELY, cheapest, limits, new_ids, price, stored_only
+from tstore.plan.problem import STANDALONE, Assignment, Costs, Floats, Ints, Problem
+from tstore.plan.refine import refine
+from tstore.plan.search import State, improve, promote, state_of
 
-__all__ = ["Assignment", "Group", "arrive", "assign", "check", "split"]
+BLOCK = 256
+"""Tensors that arrive at a time."""
+MAX_EXACT = 4096
+"""All pairs of a group of up to this many new tensors are priced: 16 bytes and a microsecond each.
+Of larger groups only the likely ones."""
+N_NEAR = 32
+"""Nearest tensors that are likely bases of each tensor of a larger group."""
+ROUNDS = 2
+"""Searches of a larger group. The first finds good bases, the second may join clusters around
+them that are larger than `N_NEAR`."""
+MAX_PASSES = 50
+"""Passes of local search; a handful is usual."""
 
-MAX_PREDICTIONS = 1 << 24
-"""Predictions held at a time (128 MiB): all pairs of 4,096 tensors. Above, candidates are
-sampled."""
-MAX_PASSES = 4
-"""Passes of phase II. Each lowers the cost; the second seldom finds anything."""
-MIN_SAVING = 1e-9
-"""A change must save more than rounding can fake."""
 
-
-def assign(group: Group, predictor: Predictor, min_gain: float) -> Assignment:
+def assign(problem: Problem) -> Assignment:
     """Plan a group: phase I, then phase II.
 
     Parameters
     ----------
-    group : Group
-        New tensors, and those that earlier runs stored whole.
-    predictor : callable
-        Distances p, float64 (m,), to predicted stored/raw of a delta; non-decreasing.
-    min_gain : float
-        A delta must be at least this much below the standalone ratio.
+    problem : Problem
 
     Returns
     -------
     Assignment
         Deterministic, and never costlier than storing every tensor standalone.
     """
-    return split(group, arrive(group, predictor, min_gain), predictor, min_gain)
+    offers = stored_only(problem)
+    return _split(problem, offers, _arrive(problem, offers, BLOCK))
 
 
-def arrive(group: Group, predictor: Predictor, min_gain: float, block: int = BLOCK) -> Assignment:
+def replan(problem: Problem) -> Assignment:
+    """Plan a group as if its tensors had arrived in the order of their names.
+
+    Parameters
+    ----------
+    problem : Problem
+        Names are unique.
+
+    Returns
+    -------
+    Assignment
+        The same base, by name, for every order of `problem.names`, as long as the costs do not
+        depend on it (an approximate `Costs.near` may).
+    """
+    k, names = problem.n_stored, np.array(problem.names, dtype=np.object_)
+    order = np.concatenate([np.argsort(names[:k]), k + np.argsort(names[k:])]).astype(np.int64)
+    plan = assign(
+        replace(
+            problem,
+            names=tuple(names[order]),
+            standalone=problem.standalone[order[k:] - k],
+            costs=_Renamed(problem.costs, order),
+        )
+    )
+    base, ratio = np.empty_like(plan.base), np.empty_like(plan.ratio)
+    base[order[k:] - k] = _where(plan.base, order)
+    ratio[order[k:] - k] = plan.ratio
+    return Assignment(base, ratio)
+
+
+def arrive(problem: Problem, block: int = BLOCK) -> Assignment:
     """Phase I: each tensor, as it arrives, joins the cheapest base or becomes one.
 
-    Distances are computed for `block` tensors at a time, which does not change the result.
+    Parameters
+    ----------
+    problem : Problem
+    block : int
+        Tensors priced at a time, which does not change the result.
     """
-    n, k = len(group.sketches), len(group.base_sketches)
-    nothing = Assignment(np.full(n, STANDALONE, dtype=np.int64), group.standalone)
-    draft = Draft.of(group, nothing, predictor, min_gain)
-    bases = list(range(k))
-    for start in range(0, n, block):
-        rows = np.arange(start, min(start + block, n))
-        near, p = draft.nearest(rows, np.array(bases, dtype=np.int64))
-        within = draft.distances(k + rows, k + rows)
-        for j, row in enumerate(rows):
-            ratio, taken = draft.or_standalone(rows[j : j + 1], draft.predict(p[j : j + 1]))
-            if taken[0]:
-                draft.join(rows[j : j + 1], near[j : j + 1], ratio)
-                continue
-            bases.append(int(k + row))
-            closer = within[j] < p
-            closer[: j + 1] = False
-            near[closer], p[closer] = k + row, within[j, closer]
-    return draft.assignment()
+    return _arrive(problem, stored_only(problem), block)
 
 
-def split(
-    group: Group, assignment: Assignment, predictor: Predictor, min_gain: float
+def split(problem: Problem, assignment: Assignment) -> Assignment:
+    """Phase II: make clusters cheaper by splitting them, moving their bases and merging them.
+
+    As in the paper, members become bases while that gains anything, the one that gains the most
+    first. Beyond it, bases that do not pay become deltas, bases move to better centres, and where
+    the result may be more than `refine.TOLERANCE` above the best plan, other sets of bases are
+    tried. Tensors that are stored already never change.
+
+    Parameters
+    ----------
+    problem : Problem
+    assignment : Assignment
+        Any plan that keeps the rules.
+
+    Returns
+    -------
+    Assignment
+        Not costlier than `assignment`. Within a per cent of the best plan, as far as measured, up
+        to `MAX_EXACT` new tensors; above, bases are looked for among likely ones only.
+    """
+    return _split(problem, stored_only(problem), assignment)
+
+
+def _arrive(problem: Problem, offers: Assignment, block: int) -> Assignment:
+    ids, limit = new_ids(problem), limits(problem)
+    base = offers.base.copy()
+    ratio = np.where(base == STANDALONE, np.inf, offers.ratio)
+    bases = list[int]()
+    for start in range(0, ids.size, block):
+        part = slice(start, start + block)
+        _take(base[part], ratio[part], *cheapest(problem, ids[part], np.array(bases, np.int64)))
+        refused = start + np.flatnonzero(~(ratio[part] <= limit[part]))
+        within = problem.costs.ratios(ids[part], ids[refused])
+        for column, row in enumerate(refused):
+            if ratio[row] <= limit[row]:
+                continue  # a base that came just before it serves it
+            base[row], ratio[row] = STANDALONE, problem.standalone[row]
+            bases.append(ids[row])
+            rest = slice(row + 1, start + block)
+            priced = within[row + 1 - start :, column]
+            _take(base[rest], ratio[rest], np.broadcast_to(ids[row], priced.shape), priced)
+    return Assignment(base, ratio)
+
+
+def _take(base: Ints, ratio: Floats, new: Ints, priced: Floats) -> None:
+    """Change to the bases `new` where they are cheaper."""
+    better = priced < ratio
+    base[better], ratio[better] = new[better], priced[better]
+
+
+def _split(problem: Problem, offers: Assignment, assignment: Assignment) -> Assignment:
+    ids = new_ids(problem)
+    if ids.size <= MAX_EXACT:
+        return _search(problem, offers, assignment, all_edges(problem, offers))
+    near = problem.costs.near(ids, ids, N_NEAR + 1)  # the tensor itself is one of them
+    neighbours = likely(problem, assignment, near)
+    for _ in range(ROUNDS):
+        near_whole = problem.costs.near(ids, ids[assignment.base == STANDALONE], N_LIKELY)
+        bases = np.concatenate([assignment.base[:, None], near_whole], axis=1)
+        edges = likely_edges(problem, offers, neighbours, likely(problem, assignment, bases))
+        assignment = _search(problem, offers, assignment, edges)
+    return assignment
+
+
+def _search(
+    problem: Problem, offers: Assignment, assignment: Assignment, edges: Edges
 ) -> Assignment:
-    """Phase II: improve an assignment step by step; each step lowers the predicted total.
+    """Improve a plan whose deltas are `edges`."""
+    in_use = np.zeros(assignment.base.size, dtype=np.bool_)
+    in_use[assignment.base[assignment.base >= problem.n_stored] - problem.n_stored] = True
+    state = state_of(edges, in_use)
+    promote(edges, state)
+    improve(edges, state, MAX_PASSES)
+    refine(edges, state)
+    plan = assignment_of(problem, offers, state)
+    # Costs in fixed point are rounded, so that what gains next to nothing may lose.
+    return plan if plan.ratio.sum() < assignment.ratio.sum() else assignment
 
-    Members that serve others better than they are served become bases, as in the paper; beyond
-    it, a cluster may move its base to a better centre, and a base may become a delta. Tensors
-    stored by earlier runs never change.
+
+def assignment_of(problem: Problem, offers: Assignment, state: State) -> Assignment:
+    """The plan of a state of the local search.
+
+    Parameters
+    ----------
+    problem : Problem
+    offers : Assignment
+        The plan without new bases.
+    state : State
     """
-    draft = Draft.of(group, assignment, predictor, min_gain)
-    for _ in range(MAX_PASSES):
-        before = draft.ratio.sum()
-        _reassign(draft)
-        while _promote(draft):
-            pass
-        _recentre(draft)
-        _demote(draft)
-        if draft.ratio.sum() >= before - MIN_SAVING:
-            break
-    return draft.assignment()
+    base, ratio = offers.base.copy(), offers.ratio.copy()
+    base[state.is_base] = STANDALONE
+    ratio[state.is_base] = problem.standalone[state.is_base]
+    deltas = np.flatnonzero(~state.is_base & (state.base >= 0))
+    deltas = deltas[np.argsort(state.base[deltas], kind="stable")]
+    base[deltas] = problem.n_stored + state.base[deltas]
+    ids = new_ids(problem)
+    ratio[deltas] = price(problem, ids[deltas], base[deltas, None])[:, 0]
+    return Assignment(base, ratio)
 
 
-def _reassign(draft: Draft) -> None:
-    """Move each delta to its nearest base: later arrivals may have brought a better one."""
-    rows = draft.deltas()
-    near, p = draft.nearest(rows, draft.bases())
-    ratio = draft.predict(p)
-    better = ratio < draft.ratio[rows]
-    draft.join(rows[better], near[better], ratio[better])
+class _Renamed:
+    """Costs by other ids: i stands for ``ids[i]``."""
+
+    def __init__(self, costs: Costs, ids: Ints) -> None:
+        self._costs, self._ids = costs, ids
+        self._inverse = np.argsort(ids)
+
+    def ratios(self, targets: Ints, bases: Ints) -> Floats:
+        return self._costs.ratios(self._ids[targets], self._ids[bases])
+
+    def near(self, targets: Ints, bases: Ints, count: int) -> Ints:
+        found = self._costs.near(self._ids[targets], self._ids[bases], count)
+        return _where(found, self._inverse)
 
 
-def _promote(draft: Draft) -> bool:
-    """Make deltas bases, the most useful first, while that saves anything.
-
-    The gain of a candidate is what all deltas of the group save by moving to it, less what it
-    saves itself as a delta. Returns whether another call may find more: candidates were sampled
-    and one was promoted.
-    """
-    rows = draft.deltas()
-    candidates = _candidates(draft, rows)
-    against = draft.predict_pairs(rows, candidates)
-    current = draft.ratio[rows]
-    own = np.searchsorted(rows, candidates)
-    saved = _savings(current, against)
-    promoted = False
-    while candidates.size:
-        gains = saved - (draft.group.standalone[candidates] - current[own])
-        best = int(gains.argmax())
-        if gains[best] <= MIN_SAVING:
-            break
-        promoted = True
-        moved = against[:, best] < current
-        draft.join(rows[moved], draft.k + candidates[best], against[moved, best])
-        draft.store_whole(candidates[best : best + 1])
-        moved[own[best]] = True
-        saved -= _savings(current[moved], against[moved])
-        current[moved] = against[moved, best]
-        current[own[best]] = -np.inf  # it neither moves nor stands as a candidate again
-        saved += _savings(current[moved], against[moved])
-    return promoted and candidates.size < rows.size
-
-
-def _candidates(draft: Draft, rows: Ints) -> Ints:
-    """All rows when their pairs fit in memory, else an even sample of their cost.
-
-    Sorted by base and ratio, one row is taken per equal share of the summed ratios: each cluster
-    gives candidates in proportion to what its deltas cost, from well to badly aligned ones.
-    """
-    count = MAX_PREDICTIONS // max(rows.size, 1)
-    if rows.size <= count:
-        return rows
-    order = rows[np.lexsort((draft.ratio[rows], draft.base[rows]))]
-    cost = np.cumsum(draft.ratio[order])
-    shares = (np.arange(count) + 0.5) * (cost[-1] / count)
-    return np.unique(order[np.searchsorted(cost, shares)])
-
-
-def _savings(current: Floats, against: Floats) -> Floats:
-    """Per column, the sum of what rows save by moving to it; by blocks that stay in cache."""
-    total = np.zeros(against.shape[1])
-    for i in range(0, len(current), BLOCK):
-        part = slice(i, i + BLOCK)
-        total += np.maximum(current[part, None] - against[part], 0.0).sum(axis=0)
-    return total
-
-
-def _recentre(draft: Draft) -> None:
-    """Give each cluster with a new base the base that makes the whole cluster cheapest."""
-    for base in draft.new_bases():
-        members = draft.members(base)
-        if not members.size:
-            continue
-        rows = np.sort(np.append(members, base))
-        candidates = _candidates(draft, rows)
-        ratio, allowed = draft.or_standalone(rows, draft.predict_pairs(rows, candidates))
-        cost = ratio.sum(axis=0)  # the centre's own entry is its standalone ratio
-        best = int(cost.argmin())
-        if cost[best] < draft.ratio[rows].sum() - MIN_SAVING:
-            joined = allowed[:, best]
-            draft.store_whole(rows[~joined])
-            draft.join(rows[joined], draft.k + candidates[best], ratio[joined, best])
-
-
-def _demote(draft: Draft) -> None:
-    """Make a base a delta where that saves more than its members lose by moving elsewhere."""
-    bases = draft.new_bases()
-    _, p = draft.nearest(bases, draft.bases())
-    _, allowed = draft.or_standalone(bases, draft.predict(p))
-    for base in bases[allowed]:
-        rows = np.sort(np.append(draft.members(base), base))
-        others = draft.bases()
-        near, p = draft.nearest(rows, others[others != draft.k + base])
-        ratio, joined = draft.or_standalone(rows, draft.predict(p))
-        saved = draft.ratio[rows].sum() - ratio.sum()
-        if joined[rows == base].all() and saved > MIN_SAVING:
-            draft.store_whole(rows[~joined])
-            draft.join(rows[joined], near[joined], ratio[joined])
-
-
-def check(group: Group, assignment: Assignment, predictor: Predictor, min_gain: float) -> None:
-    """Check an assignment from the sketches, independently of how it was found.
-
-    Raises
-    ------
-    PlanInvariantError
-        A base is out of range, the tensor itself or a delta; a ratio is not the predicted one;
-        or a delta is not `min_gain` below the standalone ratio.
-    """
-    draft = Draft.of(group, assignment, predictor, min_gain)
-    n, k, base = len(group.sketches), draft.k, assignment.base
-    deltas = draft.deltas()
-    _require(base.shape == assignment.ratio.shape == (n,), "one base and ratio per new tensor")
-    _require(((base >= STANDALONE) & (base < k + n)).all(), f"bases from -1 to {k + n - 1}")
-    _require((base[deltas] != k + deltas).all(), "no tensor to be its own base")
-    new = base[base >= k] - k
-    _require((base[new] == STANDALONE).all(), "only tensors stored whole as bases")
-    expected = group.standalone.copy()
-    for one in np.unique(base[deltas]):
-        rows = np.flatnonzero(base == one)
-        expected[rows] = predictor(draft.distances(k + rows, np.array([one]))[:, 0])
-    _require((assignment.ratio == expected).all(), "the predicted ratio of each choice")
-    _, taken = draft.or_standalone(deltas, expected[deltas])
-    _require(taken.all(), f"deltas at least {min_gain} below their standalone ratio")
-
-
-def _require(holds: bool | np.bool_, rule: str) -> None:
-    if not holds:
-        raise PlanInvariantError(
-            f"expected {rule}, found a plan that breaks this; discard it and report the defect"
-        )
+def _where(found: Ints, ids: Ints) -> Ints:
+    """``ids[found]``, and -1 where `found` is."""
+    renamed: Ints = np.where(found < 0, STANDALONE, ids[np.maximum(found, 0)])
+    return renamed

@@ -2,99 +2,170 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from tstore.catalog.schema import PLANS
 from tstore.ids import OPAQUE
-from tstore.plan.flexsplit import Group, assign, check
+from tstore.plan.check import check
+from tstore.plan.costs import SketchCosts
+from tstore.plan.flexsplit import assign
+from tstore.plan.problem import Planner, Problem
+from tstore.plan.resized import kin_shapes, resized_bases, without
 from tstore.predict.tensorpred import TensorPred
 from tstore.settings import PlanSettings, SketchSettings
-from tstore.sketch.groups import SketchGroup, group_by_shape
-
-StoredBases = Callable[[str, tuple[int, ...]], SketchGroup | None]
-"""Tensors of a dtype and shape that the store already holds standalone."""
+from tstore.sketch.groups import GroupKey, Groups, SketchGroup
+from tstore.sketch.layout import SketchLayout
 
 
-def make_plan(
-    unique: pa.Table,
-    stored_bases: StoredBases,
-    predictors: Mapping[str, TensorPred],
-    settings: PlanSettings,
-    sketch: SketchSettings,
-    bases_in_use: AbstractSet[str] = frozenset(),
-) -> pa.Table:
-    """Plan every unique tensor; a pure function of its arguments.
+@dataclass(frozen=True)
+class PlanInput:
+    """What a plan rests on.
+
+    Attributes
+    ----------
+    unique : pyarrow.Table
+        tensor_id, dtype, nbytes, standalone_ratio of the new extents, in order of arrival.
+    new : Groups
+        The sketched ones among them.
+    stored : Groups
+        Tensors that the store holds whole, free to use as bases.
+    predictors : mapping of str to TensorPred
+        By dtype, for ``settings.delta_codec``; a dtype without one gets no deltas.
+    bases_in_use : set of str
+        Tensors that stored deltas need; they are never made deltas themselves.
+    settings : PlanSettings
+    sketch : SketchSettings
+    """
+
+    unique: pa.Table
+    new: Groups
+    stored: Groups
+    predictors: Mapping[str, TensorPred]
+    bases_in_use: AbstractSet[str]
+    settings: PlanSettings
+    sketch: SketchSettings
+
+
+@dataclass
+class _Deltas:
+    """Base and predicted ratio of each delta, and which tensors are bases."""
+
+    of: dict[str, tuple[str, float]] = field(default_factory=dict)
+    bases: set[str] = field(default_factory=set)
+
+    def add(self, found: Mapping[str, tuple[str, float]]) -> None:
+        self.of.update(found)
+        self.bases.update(base for base, _ in found.values())
+
+
+def make_plan(given: PlanInput, planner: Planner = assign) -> pa.Table:
+    """Plan every new tensor; a pure function of its arguments.
+
+    Groups are planned one after the other, so that memory is bounded by the largest. Then tensors
+    that found no base among their own shape look for one among shapes with more or fewer rows.
 
     Parameters
     ----------
-    unique : pyarrow.Table
-        tensor_id, dtype, shape, nbytes, sketch, standalone_ratio in order of arrival.
-    stored_bases : callable
-        Bases of earlier runs, free to use.
-    predictors : mapping of str to TensorPred
-        By dtype, for ``settings.delta_codec``; a dtype without one gets no deltas.
-    settings : PlanSettings
-    sketch : SketchSettings
-    bases_in_use : set of str
-        Tensors that stored deltas need; they are never made deltas themselves.
+    given : PlanInput
+    planner : callable
+        How the bases of a group are chosen.
 
     Returns
     -------
     pyarrow.Table
-        Rows `PLANS` in the order of `unique`.
+        Rows `PLANS` in the order of ``given.unique``.
     """
-    base_of: dict[str, str] = {}
-    ratio_of: dict[str, float] = {}
-    for group in group_by_shape(unique):
-        if group.dtype in predictors:
-            stored = stored_bases(group.dtype, group.shape)
-            predictor = predictors[group.dtype]
-            for member, base, ratio in _assign(group, stored, predictor, settings, sketch):
-                if member not in bases_in_use:
-                    base_of[member], ratio_of[member] = base, ratio
-    bases = set(base_of.values())
-    columns = ("tensor_id", "dtype", "nbytes", "standalone_ratio")
-    rows = []
-    for row in unique.select(columns).to_pylist():
-        base_id = base_of.get(row["tensor_id"])
-        row["predicted_ratio"] = ratio_of.get(row["tensor_id"], row["standalone_ratio"])
-        row["base_id"] = base_id
-        row["role"], row["codec"] = _role(
-            row["dtype"], row["tensor_id"] in bases, base_id, settings
-        )
-        rows.append(row)
-    return pa.Table.from_pylist(rows, PLANS)
+    deltas = _Deltas()
+    planned = [key for key in given.new if key[0] in given.predictors]
+    for key in planned:
+        found = _plan_group(given.new[key], given.stored.get(key), given, planner)
+        deltas.add({name: of for name, of in found.items() if name not in given.bases_in_use})
+    for key in planned:
+        deltas.add(_plan_resized(key, given, deltas))
+    return _rows(given, deltas)
 
 
-def _assign(
+def group_problem(
     group: SketchGroup,
     stored: SketchGroup | None,
     predictor: TensorPred,
     settings: PlanSettings,
     sketch: SketchSettings,
-) -> list[tuple[str, str, float]]:
-    """(delta, base, predicted ratio) of a group."""
-    stored_ids = stored.ids if stored is not None else ()
-    none = np.empty((0, group.sketches.shape[1]), np.int32)
-    problem = Group(
-        sketches=group.sketches,
-        standalone=group.standalone,
-        base_sketches=stored.sketches if stored is not None else none,
+) -> Problem:
+    """The choice of bases in one group, with costs from sketches.
+
+    Parameters
+    ----------
+    group : SketchGroup
+        New tensors.
+    stored : SketchGroup or None
+        Those of the same dtype and shape that the store holds whole.
+    predictor : TensorPred
+        For this dtype and ``settings.delta_codec``.
+    settings : PlanSettings
+    sketch : SketchSettings
+    """
+    held = [group] if stored is None else [stored, group]
+    costs = SketchCosts(
+        sketches=np.concatenate([part.sketches for part in held]),
+        layout=SketchLayout.of(group.dtype, sketch),
         nbytes=group.nbytes,
-        depth=sketch.depth,
+        predictor=predictor,
     )
-    assignment = assign(problem, predictor.ratio, settings.min_gain)
-    check(problem, assignment, predictor.ratio, settings.min_gain)
-    names = (*stored_ids, *group.ids)
-    return [
-        (group.ids[member], names[base], float(ratio))
+    return Problem(
+        names=tuple(name for part in held for name in part.ids),
+        n_stored=0 if stored is None else len(stored.ids),
+        standalone=group.standalone,
+        costs=costs,
+        min_gain=settings.min_gain,
+    )
+
+
+def _plan_group(
+    group: SketchGroup, stored: SketchGroup | None, given: PlanInput, planner: Planner
+) -> dict[str, tuple[str, float]]:
+    """Base and predicted ratio of each delta of a group."""
+    predictor = given.predictors[group.dtype]
+    problem = group_problem(group, stored, predictor, given.settings, given.sketch)
+    assignment = planner(problem)
+    check(problem, assignment)
+    return {
+        problem.names[problem.n_stored + member]: (problem.names[base], float(ratio))
         for member, (base, ratio) in enumerate(zip(assignment.base, assignment.ratio, strict=True))
         if base >= 0
-    ]
+    }
+
+
+def _plan_resized(
+    key: GroupKey, given: PlanInput, deltas: _Deltas
+) -> dict[str, tuple[str, float]]:
+    """Deltas of lone tensors of one shape against tensors with more or fewer rows."""
+    kin = kin_shapes(key, [*given.new, *given.stored])
+    if not kin:
+        return {}
+    lone = without(given.new[key], deltas.of.keys() | deltas.bases | given.bases_in_use)
+    if not lone.ids:
+        return {}
+    whole = [given.stored[other] for other in kin if other in given.stored]
+    whole += [without(given.new[other], deltas.of.keys()) for other in kin if other in given.new]
+    return resized_bases(lone, whole, given.predictors[key[0]], given.settings, given.sketch)
+
+
+def _rows(given: PlanInput, deltas: _Deltas) -> pa.Table:
+    columns = ("tensor_id", "dtype", "nbytes", "standalone_ratio")
+    rows = []
+    for row in given.unique.select(columns).to_pylist():
+        name = row["tensor_id"]
+        base_id, predicted = deltas.of.get(name, (None, row["standalone_ratio"]))
+        role, codec = _role(row["dtype"], name in deltas.bases, base_id, given.settings)
+        row.update(base_id=base_id, predicted_ratio=predicted, role=role, codec=codec)
+        rows.append(row)
+    return pa.Table.from_pylist(rows, PLANS)
 
 
 def _role(dtype: str, is_base: bool, base: str | None, settings: PlanSettings) -> tuple[str, str]:

@@ -1,20 +1,52 @@
-"""TensorPred: from the share of differing bits to the size of a delta (TStore, §4.3)."""
+"""TensorPred: predicted size of a delta, fitted on pairs of this hub (TStore, §4.3)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tstore.predict.models import Equation3, Floats, Model, PlaneGroups, Prior, overall
+
 MIN_PAIRS = 8
-"""With fewer measured pairs, four coefficients say more about the pairs than about the codec."""
+"""With fewer measured pairs, coefficients say more about the pairs than about the codec."""
 
 FOLDS = 5
-_GRID = np.linspace(0.0, 0.5, 1025)
-"""At p = 0.5 bits differ like coin flips; beyond it nothing gets worse."""
+MARGIN = 0.02
+"""How far outside the range of measured p a fit is trusted."""
+_MODELS: dict[str, Any] = {
+    "plane-groups": PlaneGroups,
+    "equation-3": Equation3,
+    "prior": Prior,
+}
+"""By the name that a stored predictor gives; the first is taken where two err alike."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Pairs of one dtype that a codec really encoded.
+
+    Attributes
+    ----------
+    p : float64 (groups, n)
+        Share of differing bits per plane group, from the sketches.
+    ratio : float64 (n,)
+        Measured stored/raw.
+    nbytes : int64 (n,)
+        Raw bytes that were encoded.
+    """
+
+    p: Floats
+    ratio: Floats
+    nbytes: NDArray[np.int64]
+
+    def take(self, rows: NDArray[np.int64]) -> Measured:
+        """Return some of the pairs."""
+        return Measured(self.p[:, rows], self.ratio[rows], self.nbytes[rows])
 
 
 @dataclass(frozen=True)
@@ -41,132 +73,145 @@ class FitReport:
 
 @dataclass(frozen=True)
 class TensorPred:
-    """Equation (3) for one dtype and codec: ``R = alpha p + beta tau + gamma p tau + epsilon``.
+    """The predictor of one dtype and codec.
 
     Attributes
     ----------
     dtype, codec : str
-        What the predictor was made for.
-    alpha, beta, gamma, epsilon : float
-        Coefficients of the reduction R = 1 - stored/raw, with ``tau = 8 S(p)``, equation (2).
-    kind : {"fitted", "prior"}
-        Whether the coefficients come from measured pairs.
-    p_max : float
-        Largest measured distance. Beyond it the fit may not promise less than the prior's bound.
-    report : FitReport or None
-        None when nothing was measured.
-    p_min : float
-        Smallest measured distance. Below it the fit may not ask for more than there.
+        What it was made for.
+    shares : tuple of float
+        Share of each plane group in the bits of an element.
+    model : Model
+        The best of those tried.
+    p_min, p_max : float
+        Smallest and largest measured p. Well below the one no model may ask for more than the
+        prior, well beyond the other none may promise less.
+    reports : dict of str to FitReport
+        Errors of each model that was tried, by its name; empty when nothing was measured.
     """
 
     dtype: str
     codec: str
-    alpha: float
-    beta: float
-    gamma: float
-    epsilon: float
-    kind: Literal["fitted", "prior"]
+    shares: tuple[float, ...]
+    model: Model
+    p_min: float
     p_max: float
-    report: FitReport | None
-    p_min: float = 0.0
+    reports: dict[str, FitReport]
 
-    def ratio(self, p: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Predicted stored/raw for distances `p`, of the same shape.
+    @property
+    def name(self) -> str:
+        """Name of the model: plane-groups, equation-3 or prior."""
+        return next(name for name, kind in _MODELS.items() if isinstance(self.model, kind))
 
-        In [0, 1] and non-decreasing: equation (3) may bend back, which would make unrelated
-        tensors look similar. From p = 0.5 on the value is constant.
+    @property
+    def report(self) -> FitReport | None:
+        """Errors of the chosen model."""
+        return self.reports.get(self.name)
+
+    def ratio(self, p: Floats, nbytes: int) -> Floats:
+        """Predict stored/raw of deltas.
+
+        Parameters
+        ----------
+        p : float64 (groups, ...)
+            Share of differing bits per plane group.
+        nbytes : int
+            Size of each tensor.
+
+        Returns
+        -------
+        float64 (...)
+            In [0, 1], and non-decreasing in each p.
         """
-        return np.interp(p, _GRID, self._curve)
+        ratio = self.model.ratio(p, nbytes)
+        together = overall(p, np.array(self.shares))
+        for limit, unseen in (
+            (np.minimum, together < self.p_min - MARGIN),
+            (np.maximum, together > self.p_max + MARGIN),
+        ):
+            if unseen.any():
+                ratio[unseen] = limit(ratio[unseen], self._prior.ratio(p[:, unseen], nbytes))
+        return np.clip(ratio, 0.0, 1.0)
 
     @cached_property
-    def _curve(self) -> NDArray[np.float64]:
-        """Ratios on the grid."""
-        coefficients = np.array([self.alpha, self.beta, self.gamma])
-        curve = 1.0 - (_features(_GRID) @ coefficients + self.epsilon)
-        first = np.searchsorted(_GRID[:-1], self.p_min)  # distances may be estimated above 0.5
-        curve[:first] = np.minimum(curve[:first], curve[first])
-        unseen = self.p_max + _GRID[1] <= _GRID  # the point just above p_max still serves it
-        curve[unseen] = np.maximum(curve[unseen], _binary_entropy(_GRID[unseen]))
-        return np.maximum.accumulate(np.clip(curve, 0.0, 1.0))
+    def _prior(self) -> Prior:
+        return Prior(self.shares)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for ``json.dumps``."""
-        return asdict(self)
+        return {**asdict(self), "name": self.name}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> TensorPred:
         """Return the predictor that `to_json` described."""
-        report = values["report"]
-        return cls(**{**values, "report": None if report is None else FitReport(**report)})
+        fields = {k: tuple(v) if isinstance(v, list) else v for k, v in values["model"].items()}
+        model: Model = _MODELS[values["name"]](**fields)
+        reports = {name: FitReport(**report) for name, report in values["reports"].items()}
+        shares = tuple(values["shares"])
+        return cls(
+            dtype=values["dtype"],
+            codec=values["codec"],
+            shares=shares,
+            model=model,
+            p_min=values["p_min"],
+            p_max=values["p_max"],
+            reports=reports,
+        )
 
 
-def _binary_entropy(p: NDArray[np.float64]) -> NDArray[np.float64]:
-    """S(p) in bits, with S(0) = S(1) = 0."""
-    inside = np.clip(p, np.finfo(np.float64).tiny, 1.0 - np.finfo(np.float64).epsneg)
-    entropy: NDArray[np.float64] = -inside * np.log2(inside) - (1 - inside) * np.log2(1 - inside)
-    return np.where((p > 0) & (p < 1), entropy, 0.0)
+def prior(dtype: str, codec: str, shares: tuple[float, ...]) -> TensorPred:
+    """Return the predictor to use before anything was measured."""
+    return TensorPred(dtype, codec, shares, Prior(shares), 0.0, 1.0, {})
 
 
-def _features(p: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Columns p, tau and p tau of equation (3); shape (n, 3)."""
-    tau = 8.0 * _binary_entropy(p)
-    return np.column_stack([p, tau, p * tau])
-
-
-def prior(dtype: str, codec: str) -> TensorPred:
-    """Return the predictor to use before anything was measured: stored/raw = S(p).
-
-    No order-0 coder of the differing bits needs more: S is concave, so bits that differ unevenly
-    only help. It errs on the side of storing a tensor without a base.
-    """
-    return TensorPred(dtype, codec, 0.0, -1 / 8, 0.0, 1.0, "prior", 0.5, None)
-
-
-def fit(dtype: str, codec: str, p: NDArray[np.float64], ratio: NDArray[np.float64]) -> TensorPred:
-    """Fit equation (3) to measured pairs, or keep the prior where it predicts better.
-
-    Parameters
-    ----------
-    dtype, codec : str
-        What the pairs were measured for.
-    p : float64 (n,)
-        Estimated distances of the pairs.
-    ratio : float64 (n,)
-        Measured stored/raw of the deltas.
+def fit(dtype: str, codec: str, shares: tuple[float, ...], pairs: Measured) -> TensorPred:
+    """Fit every model to measured pairs and keep the one that predicts left-out pairs best.
 
     Returns
     -------
     TensorPred
-        Fitted to all pairs, with the errors of a 5-fold cross-validation. The prior, with its
-        errors on the same pairs, when those are smaller; without a report when n < MIN_PAIRS.
+        Fitted to all pairs, with the errors of a 5-fold cross-validation of each model. The
+        prior, without reports, when there are fewer than `MIN_PAIRS`.
     """
-    from sklearn.model_selection import KFold  # takes seconds to import; only a fit needs it
-
-    fallback = prior(dtype, codec)
-    if p.size < MIN_PAIRS:
-        return fallback
-    blank = replace(fallback, kind="fitted", p_min=float(p.min()), p_max=float(p.max()))
-    left_out = np.empty_like(ratio)
-    for train, test in KFold(FOLDS, shuffle=True, random_state=0).split(p):
-        left_out[test] = _solve(blank, p[train], ratio[train]).ratio(p[test])
-    report, prior_report = _compare(left_out, ratio), _compare(fallback.ratio(p), ratio)
-    if prior_report.mae < report.mae:
-        return replace(fallback, report=prior_report)
-    return replace(_solve(blank, p, ratio), report=report)
-
-
-def _solve(blank: TensorPred, p: NDArray[np.float64], ratio: NDArray[np.float64]) -> TensorPred:
-    """Return `blank` with the least-squares coefficients of the given pairs."""
-    from sklearn.linear_model import LinearRegression
-
-    model = LinearRegression().fit(_features(p), 1.0 - ratio)
-    alpha, beta, gamma = map(float, model.coef_)
-    epsilon = float(model.intercept_)
-    return replace(blank, alpha=alpha, beta=beta, gamma=gamma, epsilon=epsilon)
+    blank = prior(dtype, codec, shares)
+    if pairs.ratio.size < MIN_PAIRS:
+        return blank
+    together = overall(pairs.p, np.array(shares))
+    blank = replace(blank, p_min=float(together.min()), p_max=float(together.max()))
+    fits: dict[str, Callable[[Measured], Model]] = {
+        "plane-groups": lambda some: PlaneGroups.fit(some.p, some.ratio, some.nbytes),
+        "equation-3": lambda some: Equation3.fit(some.p, some.ratio, shares),
+        "prior": lambda some: Prior(shares),
+    }
+    reports = {name: _cross_validate(blank, fit_one, pairs) for name, fit_one in fits.items()}
+    best = min(reports, key=lambda name: reports[name].mae)
+    return replace(blank, model=fits[best](pairs), reports=reports)
 
 
-def _compare(predicted: NDArray[np.float64], measured: NDArray[np.float64]) -> FitReport:
-    """Errors of predicted against measured ratios."""
+def predict_each(model: TensorPred, pairs: Measured) -> Floats:
+    """Predicted ratio of measured pairs, each at its own size."""
+    predicted = np.empty_like(pairs.ratio)
+    for nbytes in np.unique(pairs.nbytes):
+        rows = np.flatnonzero(pairs.nbytes == nbytes)
+        predicted[rows] = model.ratio(pairs.p[:, rows], int(nbytes))
+    return predicted
+
+
+def _cross_validate(
+    blank: TensorPred, fit_one: Callable[[Measured], Model], pairs: Measured
+) -> FitReport:
+    """Errors on pairs that the fit did not see."""
+    from sklearn.model_selection import KFold
+
+    predicted = np.empty_like(pairs.ratio)
+    for train, test in KFold(FOLDS, shuffle=True, random_state=0).split(pairs.ratio):
+        model = replace(blank, model=fit_one(pairs.take(train)))
+        predicted[test] = predict_each(model, pairs.take(test))
+    return compare(predicted, pairs.ratio)
+
+
+def compare(predicted: Floats, measured: Floats) -> FitReport:
+    """Errors of predicted against measured ratios, (n,) each."""
     errors = np.abs(predicted - measured)
     varied = min(np.ptp(predicted), np.ptp(measured)) > 0
     r = float(np.corrcoef(predicted, measured)[0, 1]) if varied else 0.0

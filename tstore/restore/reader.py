@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tstore_codecs
-from tstore.catalog.blobs import BlobLocation
+from tstore.catalog.blobs import BlobLocation, resized
 from tstore.errors import BlobDamagedError
 from tstore.objects import ObjectStore
 from tstore.settings import MIB
@@ -63,6 +63,8 @@ class TensorReader:
     def _decode(self, blob: BlobLocation, base: NDArray[np.uint8] | None) -> NDArray[np.uint8]:
         encoded = blob.read(self._objects)
         try:
+            if base is not None:
+                base = resized(base, tstore_codecs.inspect(encoded).raw_nbytes)
             data = tstore_codecs.decode(encoded, base=base)
         except tstore_codecs.CodecError as error:
             raise BlobDamagedError(

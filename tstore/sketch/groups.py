@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+GroupKey: TypeAlias = tuple[str, tuple[int, ...]]
+"""dtype and shape."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +27,7 @@ class SketchGroup:
         Raw bytes of each.
     ids : tuple of str
         Tensor ids, in the order of the rows that they came from.
-    sketches : ndarray of int32, shape (n, depth * width)
+    sketches : ndarray of int16, shape (n, depth * width)
     standalone : ndarray of float64, shape (n,)
         Predicted stored/raw without a base.
     """
@@ -31,33 +36,57 @@ class SketchGroup:
     shape: tuple[int, ...]
     nbytes: int
     ids: tuple[str, ...]
-    sketches: NDArray[np.int32]
+    sketches: NDArray[np.int16]
     standalone: NDArray[np.float64]
 
+    def take(self, rows: NDArray[np.int64]) -> SketchGroup:
+        """Return some of the tensors."""
+        return SketchGroup(
+            dtype=self.dtype,
+            shape=self.shape,
+            nbytes=self.nbytes,
+            ids=tuple(self.ids[row] for row in rows),
+            sketches=self.sketches[rows],
+            standalone=self.standalone[rows],
+        )
 
-def group_by_shape(rows: pa.Table) -> list[SketchGroup]:
-    """Groups of the sketched rows, in the order of their first tensor.
+
+Groups: TypeAlias = Mapping[GroupKey, SketchGroup]
+"""Groups by dtype and shape, each made when it is asked for: all sketches of a hub may not fit."""
+
+
+class TableGroups(Groups):
+    """Groups of the sketched rows of a table, in the order of their first tensor.
 
     Parameters
     ----------
     rows : pyarrow.Table
         Columns tensor_id, dtype, shape, nbytes, sketch, standalone_ratio.
     """
-    rows = rows.filter(pc.is_valid(rows["sketch"])).combine_chunks()
-    members: dict[tuple[str, tuple[int, ...]], list[int]] = {}
-    keys = zip(rows["dtype"].to_pylist(), rows["shape"].to_pylist(), strict=True)
-    for row, (dtype, shape) in enumerate(keys):
-        members.setdefault((dtype, tuple(shape)), []).append(row)
-    return [_group(rows.take(indices), key) for key, indices in members.items()]
 
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows = rows
+        self._members: dict[GroupKey, list[int]] = {}
+        sketched = pc.is_valid(rows["sketch"]).to_pylist()
+        columns = (rows["dtype"].to_pylist(), rows["shape"].to_pylist(), sketched)
+        for row, (dtype, shape, valid) in enumerate(zip(*columns, strict=True)):
+            if valid:
+                self._members.setdefault((dtype, tuple(shape)), []).append(row)
 
-def _group(rows: pa.Table, key: tuple[str, tuple[int, ...]]) -> SketchGroup:
-    flat = pc.list_flatten(rows["sketch"]).combine_chunks().to_numpy()
-    return SketchGroup(
-        dtype=key[0],
-        shape=key[1],
-        nbytes=rows["nbytes"][0].as_py(),
-        ids=tuple(rows["tensor_id"].to_pylist()),
-        sketches=flat.reshape(rows.num_rows, -1),
-        standalone=rows["standalone_ratio"].to_numpy(),
-    )
+    def __getitem__(self, key: GroupKey) -> SketchGroup:
+        rows = self._rows.take(self._members[key])
+        flat = pc.list_flatten(rows["sketch"]).combine_chunks().to_numpy()
+        return SketchGroup(
+            dtype=key[0],
+            shape=key[1],
+            nbytes=rows["nbytes"][0].as_py(),
+            ids=tuple(rows["tensor_id"].to_pylist()),
+            sketches=flat.reshape(rows.num_rows, -1),
+            standalone=rows["standalone_ratio"].to_numpy(),
+        )
+
+    def __iter__(self) -> Iterator[GroupKey]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)

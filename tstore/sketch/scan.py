@@ -202,5 +202,5 @@ def _extent_row(
         row["plane_entropy"] = entropies.tolist()
         row["standalone_ratio"] = standalone_ratio(entropies, extent.nbytes)
         if extent.dtype != OPAQUE and extent.nbytes >= sketch.min_nbytes:
-            row["sketch"] = build(data, sketch)
+            row["sketch"] = build(data, extent.dtype, sketch)
     return row

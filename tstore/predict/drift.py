@@ -1,0 +1,108 @@
+"""Does a fitted predictor still hold? Compare it with the deltas that were really stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from tstore.catalog.schema import PAIRS
+from tstore.predict.pairs import spread_over_range
+from tstore.predict.tensorpred import MIN_PAIRS, FitReport
+from tstore.settings import SketchSettings
+from tstore.sketch.distances import distance, group_distances
+from tstore.sketch.layout import SketchLayout
+
+FACTOR = 2.0
+"""A predictor has drifted when stored deltas miss it by this many times the error of its fit."""
+SLACK = 0.003
+"""Stored/raw that it may miss anyway: a fit to few clean pairs reports next to no error."""
+
+_STORED_DELTAS = """
+SELECT b.run, b.tensor_id AS target_id, b.base_id, b.raw_nbytes AS nbytes,
+       b.nbytes / b.raw_nbytes AS ratio, p.predicted_ratio
+FROM blobs b JOIN plans p ON p.run = b.run AND p.tensor_id = b.tensor_id AND p.base_id = b.base_id
+WHERE b.dtype = $dtype AND b.codec = $codec AND b.raw_nbytes > 0
+  AND (b.tensor_id, b.base_id) NOT IN
+      (SELECT (target_id, base_id) FROM pairs WHERE dtype = $dtype AND codec = $codec)
+ORDER BY b.run, b.tensor_id
+"""
+
+
+def drifted_pairs(
+    connection: duckdb.DuckDBPyConnection,
+    dtype: str,
+    codec: str,
+    report: FitReport,
+    settings: SketchSettings,
+    count: int,
+) -> pa.Table:
+    """Stored deltas to fit again on, if the predictor has drifted.
+
+    A run that stored deltas measured them for free. The newest run with enough of them is
+    looked at: earlier ones were predicted by earlier fits.
+
+    Parameters
+    ----------
+    connection : DuckDBPyConnection
+        `Catalog.connect`.
+    dtype, codec : str
+        What the predictor is for.
+    report : FitReport
+        Errors of its fit.
+    settings : SketchSettings
+    count : int
+        How many pairs at most.
+
+    Returns
+    -------
+    pyarrow.Table
+        Rows `PAIRS`, spread over the range of predicted ratios; none when the predictor holds.
+    """
+    query = connection.sql(_STORED_DELTAS, params={"dtype": dtype, "codec": codec})
+    stored = query.to_arrow_table().to_pylist()
+    sizes = {run: sum(row["run"] == run for row in stored) for run in {r["run"] for r in stored}}
+    newest = max((run for run, size in sizes.items() if size >= MIN_PAIRS), default=None)
+    rows = [row for row in stored if row["run"] == newest]
+    errors = [abs(row["ratio"] - row["predicted_ratio"]) for row in rows]
+    if not rows or np.mean(errors) <= FACTOR * report.mae + SLACK:
+        return PAIRS.empty_table()
+    chosen = spread_over_range(np.array([row["predicted_ratio"] for row in rows]), count)
+    return _as_pairs(connection, [rows[i] for i in chosen], dtype, codec, settings)
+
+
+def _as_pairs(
+    connection: duckdb.DuckDBPyConnection,
+    rows: list[dict[str, Any]],
+    dtype: str,
+    codec: str,
+    settings: SketchSettings,
+) -> pa.Table:
+    """Add the distances of the sketches to stored deltas."""
+    layout = SketchLayout.of(dtype, settings)
+    ids = sorted({row[end] for row in rows for end in ("target_id", "base_id")})
+    found = connection.sql(
+        "SELECT DISTINCT ON (tensor_id) tensor_id, sketch FROM fingerprints"
+        " WHERE sketch IS NOT NULL AND tensor_id IN (SELECT unnest($ids))",
+        params={"ids": ids},
+    ).fetchall()
+    sketches = {tensor_id: np.array([sketch], dtype=np.int16) for tensor_id, sketch in found}
+    pairs = []
+    for row in rows:
+        a, b = sketches.get(row["target_id"]), sketches.get(row["base_id"])
+        if a is None or b is None:
+            continue
+        groups = group_distances(a, b, layout, row["nbytes"])
+        kept = {name: row[name] for name in ("target_id", "base_id", "nbytes", "ratio")}
+        pairs.append(
+            {
+                **kept,
+                "dtype": dtype,
+                "codec": codec,
+                "distance": float(distance(groups, layout)[0, 0]),
+                "group_distance": groups[:, 0, 0].tolist(),
+            }
+        )
+    return pa.Table.from_pylist(pairs, PAIRS)
