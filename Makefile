@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench bench-planning clean
 .DELETE_ON_ERROR:
 
 $(VENV)/installed: pyproject.toml
@@ -38,6 +38,11 @@ test: lint
 # make bench ARGS="--hub ~/hub --pairs org/tuned=org/base"
 bench: .venv-bench/installed
 	.venv-bench/bin/python -m benchmarks $(ARGS)
+
+# The paper's evaluation of planning, on a hub of yours: tables and figures of benchmarks/RESULTS.md.
+# make bench-planning ARGS="--hub ~/hub"
+bench-planning: $(VENV)/installed
+	$(BIN)/python -m benchmarks.planning $(ARGS)
 
 clean:
 	rm -rf $(VENV) .venv-bench .demo dist

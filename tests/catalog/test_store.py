@@ -57,7 +57,9 @@ def test_a_foreign_directory_is_refused_and_left_alone(tmp_path, name):
 @pytest.mark.parametrize("version", [FORMAT_VERSION + 1, 0, "1", None])
 def test_another_format_is_refused(tmp_path, version, open_it):
     write(tmp_path, keys.STORE, {"format_version": version, "tool_version": "9.8", "sketch": {}})
-    with pytest.raises(StoreFormatError, match=rf"found {version} at .* use tstore 9\.8, which made it"):
+    with pytest.raises(
+        StoreFormatError, match=rf"found {version} at .* use tstore 9\.8, which made it"
+    ):
         open_it(str(tmp_path))
 
 

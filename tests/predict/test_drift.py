@@ -81,7 +81,9 @@ def test_deltas_of_a_drifted_predictor_become_pairs(store):
     assert len(found) == 8
     assert {row["base_id"] for row in found} == {"base"}
     for row in found:
-        pair = [build(tensors[row[e]].tobytes(), "BF16", SKETCH)[None] for e in ("target_id", "base_id")]
+        pair = [
+            build(tensors[row[e]].tobytes(), "BF16", SKETCH)[None] for e in ("target_id", "base_id")
+        ]
         groups = group_distances(*pair, LAYOUT, NBYTES)
         assert row["group_distance"] == groups[:, 0, 0].tolist()
         assert row["distance"] == distance(groups, LAYOUT)[0, 0]

@@ -57,7 +57,9 @@ FINGERPRINTS = pa.schema(
         _field("dtype", pa.string(), "safetensors dtype"),
         _field("shape", _SHAPE, "dimensions"),
         _field("nbytes", pa.int64(), "raw bytes"),
-        _field("sketch", pa.list_(pa.int16()), "TensorSketch, planes × depth × buckets", nullable=True),
+        _field(
+            "sketch", pa.list_(pa.int16()), "TensorSketch, planes × depth × buckets", nullable=True
+        ),
         _field("plane_entropy", pa.list_(pa.float32()), "bits per byte of each byte plane"),
         _field("standalone_ratio", pa.float64(), "predicted ratio without a base"),
     ]

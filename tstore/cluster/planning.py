@@ -104,7 +104,9 @@ def _predictors(
         rows = pa.concat_tables([known, pairs])
         fresh = set(pairs["dtype"].to_pylist())
         predictors = {
-            dtype: _fit(job, rows, dtype, codec) if predictor is None or dtype in fresh else predictor
+            dtype: _fit(job, rows, dtype, codec)
+            if predictor is None or dtype in fresh
+            else predictor
             for dtype, predictor in stored.items()
         }
     return pairs, predictors
@@ -113,7 +115,9 @@ def _predictors(
 def _stored_predictor(job: Job, dtype: str, codec: str) -> TensorPred | None:
     """What the last run fitted; None if there is nothing usable: the pairs tell it again."""
     try:
-        return TensorPred.from_json(json.loads(job.store.objects.get(keys.tensorpred(dtype, codec))))
+        return TensorPred.from_json(
+            json.loads(job.store.objects.get(keys.tensorpred(dtype, codec)))
+        )
     except (ObjectNotFoundError, ValueError, KeyError, TypeError):
         return None
 

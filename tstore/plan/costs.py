@@ -36,9 +36,7 @@ class SketchCosts:
 
     def ratios(self, targets: Ints, bases: Ints) -> Floats:
         """See `Costs.ratios`."""
-        p = group_distances(
-            self.sketches[targets], self.sketches[bases], self.layout, self.nbytes
-        )
+        p = group_distances(self.sketches[targets], self.sketches[bases], self.layout, self.nbytes)
         return self.predictor.ratio(p, self.nbytes)
 
     def near(self, targets: Ints, bases: Ints, count: int) -> Ints:

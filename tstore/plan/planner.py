@@ -18,6 +18,7 @@ from tstore.plan.problem import Planner, Problem
 from tstore.plan.resized import kin_shapes, resized_bases, without
 from tstore.predict.tensorpred import TensorPred
 from tstore.settings import PlanSettings, SketchSettings
+from tstore.sketch.distances import one_blas_thread
 from tstore.sketch.groups import GroupKey, Groups, SketchGroup
 from tstore.sketch.layout import SketchLayout
 
@@ -82,11 +83,12 @@ def make_plan(given: PlanInput, planner: Planner = assign) -> pa.Table:
     """
     deltas = _Deltas()
     planned = [key for key in given.new if key[0] in given.predictors]
-    for key in planned:
-        found = _plan_group(given.new[key], given.stored.get(key), given, planner)
-        deltas.add({name: of for name, of in found.items() if name not in given.bases_in_use})
-    for key in planned:
-        deltas.add(_plan_resized(key, given, deltas))
+    with one_blas_thread():
+        for key in planned:
+            found = _plan_group(given.new[key], given.stored.get(key), given, planner)
+            deltas.add({name: of for name, of in found.items() if name not in given.bases_in_use})
+        for key in planned:
+            deltas.add(_plan_resized(key, given, deltas))
     return _rows(given, deltas)
 
 
@@ -141,9 +143,7 @@ def _plan_group(
     }
 
 
-def _plan_resized(
-    key: GroupKey, given: PlanInput, deltas: _Deltas
-) -> dict[str, tuple[str, float]]:
+def _plan_resized(key: GroupKey, given: PlanInput, deltas: _Deltas) -> dict[str, tuple[str, float]]:
     """Deltas of lone tensors of one shape against tensors with more or fewer rows."""
     kin = kin_shapes(key, [*given.new, *given.stored])
     if not kin:

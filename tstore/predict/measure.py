@@ -12,15 +12,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import tstore_codecs
+from tstore.catalog.blobs import BlobLocation
 from tstore.catalog.schema import PAIRS
 from tstore.catalog.workspace import shard_key
 from tstore.errors import BlobDamagedError, BlobMissingError, SourceRejectedError
-from tstore.catalog.blobs import BlobLocation
 from tstore.hub.location import HubLocation
 from tstore.objects import open_objects
 from tstore.predict.pairs import cover_range
 from tstore.settings import KIB, PlanSettings, SketchSettings, TaskSettings
-from tstore.sketch.distances import distance, group_distances
+from tstore.sketch.distances import distance, group_distances, one_blas_thread
 from tstore.sketch.groups import SketchGroup
 from tstore.sketch.layout import SketchLayout
 
@@ -112,7 +112,8 @@ def choose_pairs(
     count : int
         Pairs that cover the whole range; fewer are chosen where it is covered.
     """
-    candidates = [_candidates(new, stored, settings) for new, stored in groups]
+    with one_blas_thread():
+        candidates = [_candidates(new, stored, settings) for new, stored in groups]
     candidates = [c for c in candidates if c.distance.size]
     candidates = [c for c in candidates if c.nbytes >= MIN_MEASURED_NBYTES] or candidates
     if not candidates:

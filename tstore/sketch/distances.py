@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from tstore.sketch.layout import SketchLayout
 
 BLOCK = 1024
 """Sketches per side of one matrix product."""
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Context for many small comparisons: threads that wait for a busy core cost ten times more."""
+    context: AbstractContextManager[object] = threadpool_limits(limits=1, user_api="blas")
+    return context
 
 
 def group_hamming(
