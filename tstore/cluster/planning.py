@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +17,7 @@ from tstore.cluster.job import Job
 from tstore.errors import ObjectNotFoundError
 from tstore.hub.location import HubLocation
 from tstore.plan.planner import PlanInput, make_plan
+from tstore.plan.stored import StoredGroups
 from tstore.predict.drift import drifted_pairs
 from tstore.predict.measure import (
     Pair,
@@ -28,7 +28,7 @@ from tstore.predict.measure import (
     plan_measurements,
 )
 from tstore.predict.tensorpred import Measured, TensorPred, fit
-from tstore.sketch.groups import GroupKey, Groups, SketchGroup, TableGroups
+from tstore.sketch.groups import Groups, TableGroups
 from tstore.sketch.layout import SketchLayout
 
 
@@ -63,15 +63,17 @@ def plan_all(job: Job, described: pa.Table, locate: Callable[[str], HubLocation]
         Where the bytes of a new tensor lie.
     """
     codec = job.options.plan.delta_codec
+    new = TableGroups(described)
+    stored = StoredGroups(job.connection, new)
     pairs, predictors = PAIRS.empty_table(), dict[str, TensorPred]()
     if codec is not None:
-        pairs, predictors = _predictors(job, described, codec, locate)
+        pairs, predictors = _predictors(job, new, stored, codec, locate)
     with job.on_driver("plan"):
         plans = make_plan(
             PlanInput(
                 unique=described,
-                new=TableGroups(described),
-                stored=StoredGroups(job.connection),
+                new=new,
+                stored=stored,
                 predictors=predictors,
                 bases_in_use=_bases_in_use(job),
                 settings=job.options.plan,
@@ -82,7 +84,7 @@ def plan_all(job: Job, described: pa.Table, locate: Callable[[str], HubLocation]
 
 
 def _predictors(
-    job: Job, described: pa.Table, codec: str, locate: Callable[[str], HubLocation]
+    job: Job, new: Groups, stored: Groups, codec: str, locate: Callable[[str], HubLocation]
 ) -> tuple[pa.Table, dict[str, TensorPred]]:
     """New pairs, and a predictor for each dtype with sketches.
 
@@ -91,11 +93,9 @@ def _predictors(
     """
     query = f"SELECT {', '.join(PAIRS.names)} FROM pairs WHERE codec = $codec"
     known = job.connection.sql(query, params={"codec": codec}).to_arrow_table().cast(PAIRS)
-    sketched = described.filter(pc.is_valid(described["sketch"]))
-    dtypes = sorted(set(sketched["dtype"].to_pylist()))
-    stored = {dtype: _stored_predictor(job, dtype, codec) for dtype in dtypes}
-    added = [_measure(job, sketched, known, locate)]
-    for dtype, predictor in stored.items():
+    fitted = {dtype: _stored_predictor(job, dtype, codec) for dtype, _ in new}
+    added = [_measure(job, new, stored, known, locate)]
+    for dtype, predictor in fitted.items():
         if predictor is not None and predictor.report is not None:
             limits = job.store.sketch, job.options.plan.pairs_per_model
             added.append(drifted_pairs(job.connection, dtype, codec, predictor.report, *limits))
@@ -107,7 +107,7 @@ def _predictors(
             dtype: _fit(job, rows, dtype, codec)
             if predictor is None or dtype in fresh
             else predictor
-            for dtype, predictor in stored.items()
+            for dtype, predictor in fitted.items()
         }
     return pairs, predictors
 
@@ -115,18 +115,18 @@ def _predictors(
 def _stored_predictor(job: Job, dtype: str, codec: str) -> TensorPred | None:
     """What the last run fitted; None if there is nothing usable: the pairs tell it again."""
     try:
-        return TensorPred.from_json(
-            json.loads(job.store.objects.get(keys.tensorpred(dtype, codec)))
-        )
-    except (ObjectNotFoundError, ValueError, KeyError, TypeError):
+        text = job.store.objects.get(keys.tensorpred(dtype, codec))
+        found = TensorPred.from_json(json.loads(text))
+    except (ObjectNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return None
+    shares = SketchLayout.of(dtype, job.store.sketch).shares
+    return found if (found.dtype, found.codec, found.shares) == (dtype, codec, shares) else None
 
 
 def _measure(
-    job: Job, sketched: pa.Table, known: pa.Table, locate: Callable[[str], HubLocation]
+    job: Job, new: Groups, stored: Groups, known: pa.Table, locate: Callable[[str], HubLocation]
 ) -> pa.Table:
     """Measure pairs at distances of which too little is known."""
-    new, stored = TableGroups(sketched), StoredGroups(job.connection)
     chosen: list[Pair] = []
     for dtype in sorted({dtype for dtype, _ in new}):
         groups = ((new[key], stored.get(key)) for key in new if key[0] == dtype)
@@ -148,6 +148,7 @@ def _measure(
 
 def _fit(job: Job, pairs: pa.Table, dtype: str, codec: str) -> TensorPred:
     rows = pairs.filter(pc.equal(pairs["dtype"], dtype))
+    rows = rows.sort_by([("target_id", "ascending"), ("base_id", "ascending")])
     layout = SketchLayout.of(dtype, job.store.sketch)
     flat = pc.list_flatten(rows["group_distance"]).to_numpy()
     measured = Measured(
@@ -162,39 +163,3 @@ def _bases_in_use(job: Job) -> frozenset[str]:
     """Bases of earlier runs. One whose pack was lost comes again, and must stay a base."""
     rows = job.connection.sql("SELECT DISTINCT base_id FROM current_blobs WHERE base_id NOT NULL")
     return frozenset(base_id for (base_id,) in rows.fetchall())
-
-
-class StoredGroups(Groups):
-    """Tensors that earlier runs stored standalone, read from the catalog group by group.
-
-    Parameters
-    ----------
-    connection : DuckDBPyConnection
-        `Catalog.connect`.
-    """
-
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self._connection = connection
-        shapes = connection.sql(f"SELECT DISTINCT dtype, shape FROM ({_STORED})").fetchall()
-        self._keys = {(dtype, tuple(shape)) for dtype, shape in shapes}
-
-    def __getitem__(self, key: GroupKey) -> SketchGroup:
-        if key not in self._keys:
-            raise KeyError(key)
-        params = {"dtype": key[0], "shape": list(key[1])}
-        query = f"{_STORED} AND f.dtype = $dtype AND f.shape = $shape ORDER BY f.tensor_id, f.run"
-        rows = self._connection.sql(query, params=params).to_arrow_table()
-        return TableGroups(rows)[key]
-
-    def __iter__(self) -> Iterator[GroupKey]:
-        return iter(sorted(self._keys))
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-
-_STORED = """
-SELECT DISTINCT ON (f.tensor_id) f.tensor_id, f.dtype, f.shape, f.nbytes, f.sketch, f.standalone_ratio
-FROM fingerprints f JOIN usable_blobs b USING (tensor_id)
-WHERE b.base_id IS NULL AND f.sketch IS NOT NULL
-"""
