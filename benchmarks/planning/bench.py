@@ -12,7 +12,7 @@ from benchmarks.planning.hub import Hub
 from benchmarks.planning.sizes import Sizes
 from tstore.plan.planner import group_problem
 from tstore.plan.problem import STANDALONE, Planner, Problem
-from tstore.predict.measure import Pair, choose_pairs
+from tstore.predict.pairs import Pair, choose_pairs
 from tstore.predict.tensorpred import Measured, TensorPred, fit
 from tstore.settings import PlanSettings
 from tstore.sketch.groups import SketchGroup

@@ -8,7 +8,7 @@ import pytest
 from support.hubs import bf16_weights, drifted, safetensors_bytes
 from support.inline import ingest_inline
 from support.stores import committed_rows
-from tstore.catalog import keys, open_store
+from tstore.catalog import keys
 
 MODEL = keys.tensorpred("BF16", "ulprow")
 

@@ -9,7 +9,8 @@ import tstore_codecs
 from support.hubs import bf16_weights, drifted
 from tstore.hub.location import HubLocation
 from tstore.hub.reader import stat_source
-from tstore.predict.measure import Pair, _pieces, choose_pairs, measure_shard, plan_measurements
+from tstore.predict.measure import _pieces, measure_shard, plan_measurements
+from tstore.predict.pairs import Pair, choose_pairs
 from tstore.settings import KIB, MIB, PlanSettings, SketchSettings, TaskSettings
 from tstore.sketch.groups import SketchGroup
 from tstore.sketch.tensorsketch import build

@@ -19,14 +19,8 @@ from tstore.hub.location import HubLocation
 from tstore.plan.planner import PlanInput, make_plan
 from tstore.plan.stored import StoredGroups
 from tstore.predict.drift import drifted_pairs
-from tstore.predict.measure import (
-    Pair,
-    Readable,
-    StoredLocation,
-    choose_pairs,
-    measure_shard,
-    plan_measurements,
-)
+from tstore.predict.measure import Readable, StoredLocation, measure_shard, plan_measurements
+from tstore.predict.pairs import Pair, choose_pairs
 from tstore.predict.tensorpred import Measured, TensorPred, fit
 from tstore.sketch.groups import Groups, TableGroups
 from tstore.sketch.layout import SketchLayout

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tstore.catalog.schema import PAIRS
-from tstore.predict.pairs import spread_over_range
+from tstore.predict.spread import spread_over_range
 from tstore.predict.tensorpred import MIN_PAIRS, FitReport
 from tstore.settings import SketchSettings
 from tstore.sketch.distances import distance, group_distances

@@ -1,74 +1,122 @@
-"""Which pairs to measure before the predictor is fitted."""
+"""Which pairs of tensors to measure before the predictor is fitted."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tstore.predict.spread import cover_range
+from tstore.settings import KIB, SketchSettings
+from tstore.sketch.distances import distance, group_distances, one_blas_thread
+from tstore.sketch.groups import SketchGroup
+from tstore.sketch.layout import SketchLayout
 
-def spread_over_range(p: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """Pick pairs evenly over the range of distances, however unevenly they lie in it.
-
-    A hub has many unrelated pairs and few related ones; a regression needs both. The range is cut
-    into `count` bins of equal width. The pair nearest to each bin's centre comes first, then the
-    second nearest of each bin, and so on until `count` are chosen, near distances before far.
-
-    Parameters
-    ----------
-    p : float64 (n,)
-        Distances of the candidate pairs.
-    count : int
-        Most pairs to pick.
-
-    Returns
-    -------
-    int64 (<= count,)
-        Indices into `p`, sorted and unique; all of them when n <= count.
-    """
-    if p.size <= count:
-        return np.arange(p.size)
-    low, width = p.min(), np.ptp(p) / count
-    position = (p - low) / width if width > 0 else np.zeros(p.size)
-    bins = np.minimum(position.astype(np.int64), count - 1)
-    order = np.lexsort((np.abs(position - bins - 0.5), bins))
-    starts = np.searchsorted(bins[order], bins[order])
-    turn = np.arange(p.size) - starts  # 0 for the first of each bin
-    chosen: NDArray[np.int64] = np.sort(order[np.lexsort((bins[order], turn))[:count]])
-    return chosen
+MIN_MEASURED_NBYTES = 64 * KIB
+"""Below, tables and headers weigh more than the distance does."""
+MAX_MEMBERS = 64
+"""Members of a group whose distances are looked at; evenly spaced in arrival order."""
 
 
-BINS = 24
-"""Parts of the range of distances of which a fit should know something."""
+@dataclass(frozen=True)
+class Pair:
+    """Two tensors of a group and the distance of their sketches, whole and per plane group."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    target_id: str
+    base_id: str
+    nbytes: int
+    distance: float
+    group_distance: tuple[float, ...]
 
 
-def cover_range(
-    p: NDArray[np.float64], known: NDArray[np.float64], count: int
-) -> NDArray[np.int64]:
-    """Pick pairs from those parts of the range of distances that known pairs leave open.
-
-    A store may have seen nothing but unrelated tensors until the first fine-tune arrives.
+def choose_pairs(
+    groups: Iterable[tuple[SketchGroup, SketchGroup | None]],
+    settings: SketchSettings,
+    known: NDArray[np.float64],
+    count: int,
+) -> list[Pair]:
+    """Pairs of one dtype to measure, so that all distances of this hub are known about.
 
     Parameters
     ----------
-    p : float64 (n,)
-        Distances of the candidate pairs.
-    known : float64 (k,)
-        Distances of pairs that were measured before.
+    groups : iterable of (SketchGroup, SketchGroup or None)
+        New tensors, and those of the same shape that the store holds whole. A target is new.
+    settings : SketchSettings
+        Of the sketches.
+    known : float64 (n,)
+        Distances of the pairs that earlier runs measured.
     count : int
-        Pairs to pick when nothing is known; each open part gets its share of it.
-
-    Returns
-    -------
-    int64 (<= count,)
-        Indices into `p`, sorted and unique.
+        Pairs that cover the whole range; fewer are chosen where it is covered.
     """
-    if not known.size or not p.size:
-        return spread_over_range(p, count)
-    low, width = p.min(), max(np.ptp(p) / BINS, np.finfo(np.float64).tiny)
-    part = np.clip((p - low) / width, 0, BINS - 1).astype(np.int64)
-    inside = known[(known >= low) & (known <= p.max())]
-    have = np.bincount(np.minimum((inside - low) / width, BINS - 1).astype(np.int64), None, BINS)
-    per_part = -(-count // BINS)
-    open_ = np.flatnonzero(have[part] < per_part / 2)
-    n_open = np.unique(part[open_]).size
-    return open_[spread_over_range(p[open_], per_part * n_open)] if n_open else open_
+    with one_blas_thread():
+        candidates = [_candidates(new, stored, settings) for new, stored in groups]
+    candidates = [c for c in candidates if c.distance.size]
+    candidates = [c for c in candidates if c.nbytes >= MIN_MEASURED_NBYTES] or candidates
+    if not candidates:
+        return []
+    flat = np.concatenate([c.distance for c in candidates])
+    starts = np.cumsum([0, *(c.distance.size for c in candidates)])
+    pairs = []
+    for index in cover_range(flat, known, count):
+        number = int(np.searchsorted(starts, index, side="right")) - 1
+        pairs.append(candidates[number].pair(int(index - starts[number])))
+    return pairs
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """Pairs of some members of one group."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    nbytes: int
+    ids: tuple[str, ...]
+    targets: NDArray[np.int64]
+    bases: NDArray[np.int64]
+    distance: NDArray[np.float64]
+    group_distance: NDArray[np.float64]  # (plane groups, pairs)
+
+    def pair(self, index: int) -> Pair:
+        return Pair(
+            dtype=self.dtype,
+            shape=self.shape,
+            target_id=self.ids[self.targets[index]],
+            base_id=self.ids[self.bases[index]],
+            nbytes=self.nbytes,
+            distance=float(self.distance[index]),
+            group_distance=tuple(map(float, self.group_distance[:, index])),
+        )
+
+
+def _candidates(
+    new: SketchGroup, stored: SketchGroup | None, settings: SketchSettings
+) -> _Candidates:
+    layout = SketchLayout.of(new.dtype, settings)
+    parts = [_some(new)] if stored is None else [_some(stored), _some(new)]
+    ids = tuple(name for part in parts for name in part.ids)
+    bases, targets = np.triu_indices(len(ids), k=1)
+    are_new = targets >= len(ids) - len(parts[-1].ids)
+    bases, targets = bases[are_new], targets[are_new]
+    sketches = np.concatenate([part.sketches for part in parts])
+    matrix = group_distances(sketches, sketches, layout, new.nbytes)
+    apart = matrix[:, bases, targets]
+    return _Candidates(
+        dtype=new.dtype,
+        shape=new.shape,
+        nbytes=new.nbytes,
+        ids=ids,
+        targets=targets,
+        bases=bases,
+        distance=distance(apart, layout),
+        group_distance=apart,
+    )
+
+
+def _some(group: SketchGroup) -> SketchGroup:
+    """At most `MAX_MEMBERS`, evenly spaced."""
+    n = len(group.ids)
+    return group.take(np.unique(np.linspace(0, n - 1, min(n, MAX_MEMBERS)).astype(np.int64)))

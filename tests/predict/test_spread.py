@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tstore.predict.pairs import BINS, cover_range, spread_over_range
+from tstore.predict.spread import BINS, cover_range, spread_over_range
 
 distances = st.lists(st.floats(0, 1), max_size=80).map(lambda p: np.array(p, np.float64))
 
