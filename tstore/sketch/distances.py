@@ -12,6 +12,8 @@ from tstore.sketch.layout import SketchLayout
 
 BLOCK = 1024
 """Sketches per side of one matrix product."""
+_EXACT_FLOAT32 = 2.0**24
+"""Integers up to here, and their sums, are exact in float32: tensors of some 16 MB."""
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
@@ -26,8 +28,8 @@ def group_hamming(
     """Estimated number of differing bits of each plane group, for all pairs.
 
     The median over the rows of ``|F_a - F_b|²``, expanded to ``|F_a|² + |F_b|² - 2 F_a·F_b`` so
-    that a block of pairs is one matrix product. All terms are integers far below 2**53, so the
-    result is exact: the same for every block size, and 0 for equal sketches.
+    that a block of pairs is one matrix product. All terms are integers that the chosen float type
+    holds, so the result is exact: the same for every block size, and 0 for equal sketches.
 
     Parameters
     ----------
@@ -62,21 +64,36 @@ def _hamming_block(
     for group, planes in enumerate(layout.group_planes):
         part = slice(first, first + planes)
         rows_a, rows_b = (_rows(x.reshape(len(x), *shape)[:, part]) for x in (a, b))
-        squared = rows_a @ rows_b.transpose(0, 2, 1)
+        norms_a, norms_b = (np.einsum("rik,rik->ri", x, x, dtype=float) for x in (rows_a, rows_b))
+        squared = _products(rows_a, rows_b, norms_a, norms_b)
         squared *= -2.0
-        squared += np.einsum("rik,rik->ri", rows_a, rows_a)[:, :, None]
-        squared += np.einsum("rik,rik->ri", rows_b, rows_b)[:, None, :]
+        squared += norms_a[:, :, None]
+        squared += norms_b[:, None, :]
         # The median of two is their mean, which needs no partial sort.
         middle = squared.mean(axis=0) if layout.depth <= 2 else np.median(squared, axis=0)
         bits[group, i : i + len(a), j : j + len(b)] = middle
         first += planes
 
 
-def _rows(planes: NDArray[np.int16]) -> NDArray[np.float64]:
+def _rows(planes: NDArray[np.int16]) -> NDArray[np.float32]:
     """(n, planes, d, buckets) with the rows of the sketch as the leading axis: (d, n, numbers)."""
     n, _, depth, _ = planes.shape
-    rows: NDArray[np.float64] = planes.transpose(2, 0, 1, 3).reshape(depth, n, -1).astype(float)
-    return rows
+    rows = planes.transpose(2, 0, 1, 3).reshape(depth, n, -1)
+    return rows.astype(np.float32)
+
+
+def _products(
+    rows_a: NDArray[np.float32],
+    rows_b: NDArray[np.float32],
+    norms_a: NDArray[np.float64],
+    norms_b: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Dot products (d, m, n), exact: no sum on the way exceeds the product of the norms."""
+    largest = norms_a.max(initial=0.0) * norms_b.max(initial=0.0)  # squared
+    if largest > _EXACT_FLOAT32**2:
+        return rows_a.astype(np.float64) @ rows_b.astype(np.float64).transpose(0, 2, 1)
+    product: NDArray[np.float32] = rows_a @ rows_b.transpose(0, 2, 1)
+    return product.astype(np.float64)
 
 
 def group_distances(
