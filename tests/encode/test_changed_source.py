@@ -1,6 +1,7 @@
 """A file that changes between the scan and the encode stage costs only itself."""
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from support.hubs import bf16_weights, drifted, file_hashes, safetensors_bytes, 
 from support.inline import ingest_inline
 from support.stores import restore_all, stored_hashes
 from tstore.catalog import open_store
+from tstore.encode import stage
 from tstore.restore.verify import verify
 from tstore.settings import KIB, TaskSettings
 
@@ -67,6 +69,42 @@ def test_only_that_file_is_rejected(tmp_path, victim, tasks, at_shard, change, l
 
     assert stored_hashes(store) == file_hashes(hub)
     assert verify(open_store(str(store)), read_data=True).problems == []
+
+
+def test_deltas_are_never_taken_against_the_base_of_other_deltas(tmp_path, monkeypatch):
+    """The file of a base changes after the base was encoded, right before its deltas are.
+
+    Else the second delta would be taken against what the cluster before left in the cache.
+    """
+    rng = np.random.default_rng(0)
+    hub, store = tmp_path / "hub", tmp_path / "store"
+    one = bf16_weights(rng, 128, 96)
+    two = one ^ rng.integers(0, 16, one.shape).astype(np.uint16)  # near enough to be a base, too
+    models = {"a/one": one, "c/two": two}
+    models |= {f"b{i}/of-one": drifted(rng, one, 0.02) for i in range(3)}
+    models |= {f"d{i}/of-two": drifted(rng, two, 0.02) for i in range(3)}
+    for repo, weights in models.items():
+        (hub / repo).mkdir(parents=True)
+        (hub / repo / WEIGHTS).write_bytes(safetensors_bytes({"w": ("BF16", weights)}))
+    encode, bases = stage._encode, []
+
+    def change_second_base(item, *args):
+        entry = encode(item, *args)
+        if item.base is None and item.dtype == "BF16":
+            bases.append(item.target.location.source.source)
+            if len(bases) == 2:
+                grow(Path(bases[1]))
+        return entry
+
+    monkeypatch.setattr(stage, "_encode", change_second_base)
+    ingest_inline(hub, store)
+
+    assert len(bases) >= 2
+    assert verify(open_store(str(store)), read_data=True).problems == []
+    found = restored(store, tmp_path / "restored")
+    expected = file_hashes(hub)
+    assert len(found) >= 7
+    assert all(expected[name] == digest for name, digest in found.items())
 
 
 @pytest.mark.parametrize("already_encoded", [False, True])

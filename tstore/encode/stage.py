@@ -96,11 +96,9 @@ def _read_base(
     if item.base is None:
         return None
     if cache.tensor_id != item.base.tensor_id:
-        cache.tensor_id = item.base.tensor_id
-        if isinstance(item.base, HubTensor):
-            cache.data = item.base.read()
-        else:
-            cache.data = _read_stored(item.base, objects)
+        base = item.base
+        data = base.read() if isinstance(base, HubTensor) else _read_stored(base, objects)
+        cache.tensor_id, cache.data = base.tensor_id, data  # not before the read has succeeded
     return cache.data
 
 
