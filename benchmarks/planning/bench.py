@@ -95,7 +95,8 @@ class Bench:
     def problem(self, group: SketchGroup, codec: str, stored: SketchGroup | None = None) -> Problem:
         """The choice of bases in a group, beside tensors that are stored whole already."""
         predictor = self.predictor(group.dtype, codec)
-        return group_problem(group, stored, predictor, self.settings, self.hub.settings)
+        held = [] if stored is None else [stored]
+        return group_problem([group], held, predictor, self.settings, self.hub.settings)
 
     def plan(self, hub: Hub, codec: str, planner: Planner) -> dict[str, str | None]:
         """Plan all tensors of a hub in one run."""

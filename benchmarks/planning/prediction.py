@@ -13,7 +13,7 @@ from benchmarks.planning.sizes import ALONE
 from benchmarks.planning.tables import Cell, Table
 from tstore.plan.problem import Floats
 from tstore.predict.models import Equation3, Model, PlaneGroups, overall
-from tstore.predict.tensorpred import compare, fit, predict_each
+from tstore.predict.tensorpred import compare, fit
 
 PAIRS = 400
 """Pairs per dtype, spread over the whole range of distances."""
@@ -61,7 +61,7 @@ def judge_predictions(bench: Bench) -> list[Judged]:
             planes = PlaneGroups.fit(known.p, known.ratio, known.nbytes)
             models: tuple[Model, Model] = (equation, planes)
             predicted = {
-                name: predict_each(replace(fitted, model=model), left_out)
+                name: replace(fitted, model=model).ratio(left_out.p, left_out.nbytes)
                 for name, model in zip(MODELS, models, strict=True)
             }
             p = overall(left_out.p, np.array(shares))

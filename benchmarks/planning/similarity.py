@@ -112,7 +112,7 @@ def _searches(bench: Bench, group: SketchGroup) -> Iterator[tuple[str, Callable[
     dtype, nbytes, n = group.dtype, group.nbytes, len(group.ids)
     layout = SketchLayout.of(dtype, settings)
     predictor = bench.predictor(dtype, bench.codec)
-    costs = SketchCosts(group.sketches, layout, nbytes, predictor)
+    costs = SketchCosts(group.sketches, layout, np.full(len(group.ids), nbytes), predictor)
     yield "exact bit distance", BruteForce
     yield "HNSW of raw bits", lambda: RawHNSW(nbytes)
     yield "LSH, bit sampling", lambda: BitSampling(nbytes)

@@ -24,7 +24,12 @@ from .conftest import SETTINGS
 
 def costs_of(bench, group):
     layout = SketchLayout.of(group.dtype, SETTINGS)
-    return SketchCosts(group.sketches, layout, group.nbytes, bench.predictor("BF16", "fmpp"))
+    return SketchCosts(
+        group.sketches,
+        layout,
+        np.full(len(group.ids), group.nbytes),
+        bench.predictor("BF16", "fmpp"),
+    )
 
 
 def start_all(bench, group):

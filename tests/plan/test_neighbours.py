@@ -15,6 +15,7 @@ from tstore.sketch.tensorsketch import build
 SKETCH = SketchSettings()
 LAYOUT = SketchLayout.of("BF16", SKETCH)
 NBYTES = 64 * 128 * 2
+SIZES = np.full(400, NBYTES)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +70,7 @@ def test_building_it_step_by_step_is_deterministic(sketches):
 
 
 def test_costs_forget_bases_that_are_none_any_more(sketches):
-    costs = SketchCosts(sketches, LAYOUT, NBYTES, prior("BF16", "ulprow", LAYOUT.shares))
+    costs = SketchCosts(sketches, LAYOUT, SIZES, prior("BF16", "ulprow", LAYOUT.shares))
     targets = np.arange(8)
     first = costs.near(targets, np.arange(8, 80), 4)
     assert (first >= 8).all()
@@ -81,7 +82,7 @@ def test_costs_forget_bases_that_are_none_any_more(sketches):
 
 def test_ratios_are_those_of_the_predictor(sketches):
     predictor = prior("BF16", "ulprow", LAYOUT.shares)
-    costs = SketchCosts(sketches, LAYOUT, NBYTES, predictor)
+    costs = SketchCosts(sketches, LAYOUT, SIZES, predictor)
     targets, bases = np.array([3, 100]), np.array([0, 1, 96])
     p = group_distances(sketches[targets], sketches[bases], LAYOUT, NBYTES)
     found = costs.ratios(targets, bases)

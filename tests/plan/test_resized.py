@@ -2,13 +2,15 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from support.hubs import bf16_weights, drifted, file_hashes, safetensors_bytes
 from support.inline import ingest_inline
 from support.stores import committed_rows, restore_all
 from tstore.catalog import open_store
 from tstore.catalog.blobs import resized
-from tstore.plan.resized import kin_shapes
+from tstore.plan.resized import MAX_GROWTH, kin_shapes
 from tstore.restore.verify import verify
 
 ROWS, WIDTH = 600, 64
@@ -23,19 +25,29 @@ def test_a_base_is_cut_or_padded(nbytes):
 
 
 def test_kin_shapes_have_the_same_rows_and_about_as_many():
-    others = [
+    keys = [
         ("BF16", (100, 8)),
         ("BF16", (104, 8)),
-        ("BF16", (80, 8)),
+        ("BF16", (125, 8)),
         ("BF16", (126, 8)),
         ("BF16", (104, 9)),
         ("F16", (104, 8)),
         ("BF16", (104, 8, 1)),
         ("BF16", (104,)),
+        ("BF16", (0, 8)),
     ]
-    assert kin_shapes(("BF16", (100, 8)), others) == [("BF16", (80, 8)), ("BF16", (104, 8))]
-    assert kin_shapes(("BF16", (100,)), others) == []
-    assert kin_shapes(("BF16", (0, 8)), others) == []
+    found = [[("BF16", (100, 8)), ("BF16", (104, 8)), ("BF16", (125, 8))]]
+    assert kin_shapes(keys) == kin_shapes(reversed([*keys, *keys])) == found
+    assert kin_shapes(keys[:1]) == []
+    assert kin_shapes([]) == []
+
+
+@given(rows=st.sets(st.integers(0, 500)))
+def test_kin_are_disjoint_and_no_shape_is_far_from_another(rows):
+    sets = kin_shapes([("F32", (count, 4)) for count in rows])
+    counts = [[shape[0] for _, shape in keys] for keys in sets]
+    assert all(len(near) > 1 and max(near) <= MAX_GROWTH * min(near) for near in counts)
+    assert len({count for near in counts for count in near}) == sum(map(len, counts))
 
 
 def write_model(root, repo, **tensors):
@@ -104,4 +116,17 @@ def test_a_base_of_deltas_stays_whole(tmp_path, weights):
     assert len(bases) == 1
     assert all(blobs[base] is None for base in bases)
     assert sum(base is not None for base in blobs.values()) == 2
+    assert file_hashes(restore_all(store, tmp_path / "out")) == file_hashes(hub)
+
+
+def test_many_sizes_of_one_parent_share_a_base(tmp_path):
+    """No two have the same shape; one base serves all, as if they had."""
+    rng = np.random.default_rng(2)
+    parent = bf16_weights(rng, 260, WIDTH)
+    hub, store = tmp_path / "hub", tmp_path / "store"
+    for i in range(12):
+        write_model(hub, f"user{i:02}/tuned", embed=drifted(rng, parent, 0.05)[: 240 + i])
+    ingest_inline(hub, store)
+    blobs = [b for b in committed_rows(store)["blobs"].to_pylist() if b["dtype"] == "BF16"]
+    assert sum(blob["base_id"] is None for blob in blobs) == 1
     assert file_hashes(restore_all(store, tmp_path / "out")) == file_hashes(hub)

@@ -126,8 +126,19 @@ def test_rows_longer_than_a_piece_are_cut(shape, nbytes):
     assert np.prod(of) * 2 == total
 
 
-def test_rows_that_are_no_whole_bytes_are_not_looked_for():
-    """F4 packs two elements into a byte; three elements a row end in the middle of one."""
-    pair = replace(PAIR, dtype="F4", shape=(400_000, 3), nbytes=600_000)
+@pytest.mark.parametrize(
+    ("dtype", "shape", "bits"),
+    [
+        ("F4", (400_000, 3), 4),
+        ("F4", (600_000, 17), 4),  # 8.5 bytes a row, 8 when rounded down: the size of a word
+        ("F6_E2M3", (524_288, 11), 6),
+    ],
+)
+def test_rows_that_are_no_whole_bytes_are_not_looked_for(dtype, shape, bits):
+    """Packed elements: a row may end in the middle of a byte."""
+    nbytes = int(np.prod(shape)) * bits // 8
+    pair = replace(PAIR, dtype=dtype, shape=shape, nbytes=nbytes)
     ranges, of = _pieces(pair, 256 * KIB)
-    assert np.prod(of) == 2 * sum(stop - start for start, stop in ranges)
+    assert np.prod(of) * bits == 8 * sum(stop - start for start, stop in ranges)
+    data = np.zeros(sum(stop - start for start, stop in ranges), np.uint8)
+    tstore_codecs.encode(data, dtype=dtype, codec="ulprow", base=data, shape=of)

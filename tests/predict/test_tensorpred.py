@@ -18,7 +18,6 @@ from tstore.predict.tensorpred import (
     Measured,
     TensorPred,
     fit,
-    predict_each,
     prior,
 )
 
@@ -133,7 +132,7 @@ def measured(n, noise=0.0, seed=7):
     rng = np.random.default_rng(seed)
     p = np.sort(rng.uniform(0.001, 0.5, (4, n)) ** [[1], [2], [3], [5]], axis=1)
     nbytes = rng.choice([6_000, 300_000, 4_000_000], n)
-    ratio = np.array([TRUTH.ratio(p[:, [i]], int(nbytes[i]))[0] for i in range(n)])
+    ratio = TRUTH.ratio(p, nbytes)
     return Measured(p, ratio + noise * rng.standard_normal(n), nbytes)
 
 
@@ -144,7 +143,7 @@ def test_fit_recovers_the_curves():
     assert model.report.mae < 1e-4
     assert model.report.r > 0.999
     unseen = measured(200, seed=8)
-    assert predict_each(model, unseen) == pytest.approx(unseen.ratio, abs=1e-3)
+    assert model.ratio(unseen.p, unseen.nbytes) == pytest.approx(unseen.ratio, abs=1e-3)
 
 
 def test_a_few_special_pairs_do_not_tilt_the_fit():
@@ -153,7 +152,7 @@ def test_a_few_special_pairs_do_not_tilt_the_fit():
     ratio[[50, 55, 59]] *= 0.4
     model = fit("F32", "ulprow", SHARES, Measured(pairs.p, ratio, pairs.nbytes))
     unseen = measured(200, seed=8)
-    assert np.abs(predict_each(model, unseen) - unseen.ratio).mean() < 0.004
+    assert np.abs(model.ratio(unseen.p, unseen.nbytes) - unseen.ratio).mean() < 0.004
 
 
 def test_report_states_the_error_on_pairs_left_out():
@@ -212,6 +211,33 @@ def test_json_and_pickle_round_trips(name, monkeypatch):
     assert pickle.loads(pickle.dumps(model)) == model
     assert model.report == model.reports[name]
     assert isinstance(model.report, FitReport)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "magic"},
+        {"name": "equation-3"},
+        {"model": {"linear": [0.1], "entropic": [0.1], "overhead": 0.0, "constant": 0.0}},
+        {"model": {"linear": [0.1] * 4, "entropic": [0.1] * 3, "overhead": 0.0, "constant": 0.0}},
+        {"model": {**TRUTH.__dict__, "constant": float("nan")}},
+        {"model": {**TRUTH.__dict__, "linear": [float("inf"), 0, 0, 0]}},
+        {"model": {**TRUTH.__dict__, "overhead": "many"}},
+        {"model": None},
+        {"shares": [0.5, 0.5]},
+        {"shares": 1},
+        {"p_min": None},
+        {"p_max": "far"},
+        {"p_max": float("nan")},
+        {"reports": {"prior": {"n": 3}}},
+        {"reports": [1]},
+    ],
+)
+def test_json_of_something_else_is_refused(change):
+    values = fit("BF16", "tensorx", SHARES, measured(20)).to_json()
+    assert TensorPred.from_json(values).name == "plane-groups"
+    with pytest.raises(ValueError):  # noqa: PT011
+        TensorPred.from_json({**values, **change})
 
 
 def test_fits_do_not_depend_on_the_order_of_models(monkeypatch):

@@ -111,7 +111,7 @@ def _stored_predictor(job: Job, dtype: str, codec: str) -> TensorPred | None:
     try:
         text = job.store.objects.get(keys.tensorpred(dtype, codec))
         found = TensorPred.from_json(json.loads(text))
-    except (ObjectNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+    except (ObjectNotFoundError, ValueError):
         return None
     shares = SketchLayout.of(dtype, job.store.sketch).shares
     return found if (found.dtype, found.codec, found.shares) == (dtype, codec, shares) else None

@@ -23,21 +23,22 @@ class SketchCosts:
     sketches : int16 (k + n, d * w)
         By id.
     layout : SketchLayout
-    nbytes : int
+    nbytes : int64 (k + n,)
         Size of each tensor.
     predictor : TensorPred
     """
 
     sketches: NDArray[np.int16]
     layout: SketchLayout
-    nbytes: int
+    nbytes: Ints
     predictor: TensorPred
     _index: NeighbourIndex | None = field(default=None, repr=False)
 
     def ratios(self, targets: Ints, bases: Ints) -> Floats:
         """See `Costs.ratios`."""
-        p = group_distances(self.sketches[targets], self.sketches[bases], self.layout, self.nbytes)
-        return self.predictor.ratio(p, self.nbytes)
+        nbytes = self.nbytes[targets]
+        p = group_distances(self.sketches[targets], self.sketches[bases], self.layout, nbytes)
+        return self.predictor.ratio(p, nbytes[:, None])
 
     def near(self, targets: Ints, bases: Ints, count: int) -> Ints:
         """See `Costs.near`."""

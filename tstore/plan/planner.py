@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ from tstore.plan.check import check
 from tstore.plan.costs import SketchCosts
 from tstore.plan.flexsplit import assign
 from tstore.plan.problem import Planner, Problem
-from tstore.plan.resized import kin_shapes, resized_bases, without
+from tstore.plan.resized import kin_shapes
 from tstore.predict.tensorpred import TensorPred
 from tstore.settings import PlanSettings, SketchSettings
 from tstore.sketch.distances import one_blas_thread
@@ -85,55 +85,59 @@ def make_plan(given: PlanInput, planner: Planner = assign) -> pa.Table:
     planned = [key for key in given.new if key[0] in given.predictors]
     with one_blas_thread():
         for key in planned:
-            found = _plan_group(given.new[key], given.stored.get(key), given, planner)
+            stored = [given.stored[key]] if key in given.stored else []
+            found = _choose([given.new[key]], stored, given, planner)
             deltas.add({name: of for name, of in found.items() if name not in given.bases_in_use})
-        for key in planned:
-            deltas.add(_plan_resized(key, given, deltas))
+        for kin in kin_shapes([*planned, *given.stored]):
+            deltas.add(_plan_resized(kin, given, deltas, planner))
     return _rows(given, deltas)
 
 
 def group_problem(
-    group: SketchGroup,
-    stored: SketchGroup | None,
+    new: Sequence[SketchGroup],
+    stored: Sequence[SketchGroup],
     predictor: TensorPred,
     settings: PlanSettings,
     sketch: SketchSettings,
 ) -> Problem:
-    """The choice of bases in one group, with costs from sketches.
+    """The choice of bases among tensors of one dtype, with costs from sketches.
 
     Parameters
     ----------
-    group : SketchGroup
-        New tensors.
-    stored : SketchGroup or None
-        Those of the same dtype and shape that the store holds whole.
+    new : sequence of SketchGroup
+        New tensors: one group, or kin (see `kin_shapes`).
+    stored : sequence of SketchGroup
+        Those of the same shapes that are stored whole, whatever is chosen.
     predictor : TensorPred
         For this dtype and ``settings.delta_codec``.
     settings : PlanSettings
     sketch : SketchSettings
     """
-    held = [group] if stored is None else [stored, group]
+    held = [*stored, *new]
     costs = SketchCosts(
-        sketches=np.concatenate([part.sketches for part in held]),
-        layout=SketchLayout.of(group.dtype, sketch),
-        nbytes=group.nbytes,
+        sketches=np.concatenate([group.sketches for group in held]),
+        layout=SketchLayout.of(held[0].dtype, sketch),
+        nbytes=np.repeat([group.nbytes for group in held], [len(group.ids) for group in held]),
         predictor=predictor,
     )
     return Problem(
-        names=tuple(name for part in held for name in part.ids),
-        n_stored=0 if stored is None else len(stored.ids),
-        standalone=group.standalone,
+        names=tuple(name for group in held for name in group.ids),
+        n_stored=sum(len(group.ids) for group in stored),
+        standalone=np.concatenate([group.standalone for group in new]),
         costs=costs,
         min_gain=settings.min_gain,
     )
 
 
-def _plan_group(
-    group: SketchGroup, stored: SketchGroup | None, given: PlanInput, planner: Planner
+def _choose(
+    new: Sequence[SketchGroup],
+    stored: Sequence[SketchGroup],
+    given: PlanInput,
+    planner: Planner,
 ) -> dict[str, tuple[str, float]]:
-    """Base and predicted ratio of each delta of a group."""
-    predictor = given.predictors[group.dtype]
-    problem = group_problem(group, stored, predictor, given.settings, given.sketch)
+    """Base and predicted ratio of each delta."""
+    predictor = given.predictors[new[0].dtype]
+    problem = group_problem(new, stored, predictor, given.settings, given.sketch)
     assignment = planner(problem)
     check(problem, assignment)
     return {
@@ -143,17 +147,24 @@ def _plan_group(
     }
 
 
-def _plan_resized(key: GroupKey, given: PlanInput, deltas: _Deltas) -> dict[str, tuple[str, float]]:
-    """Deltas of lone tensors of one shape against tensors with more or fewer rows."""
-    kin = kin_shapes(key, [*given.new, *given.stored])
-    if not kin:
+def _plan_resized(
+    kin: Sequence[GroupKey], given: PlanInput, deltas: _Deltas, planner: Planner
+) -> dict[str, tuple[str, float]]:
+    """Deltas of lone tensors, stored whole for no other's sake, among shapes that are kin."""
+    fixed = deltas.bases | given.bases_in_use
+    groups = [given.new[key] for key in kin if key in given.new]
+    lone = [without(group, deltas.of.keys() | fixed) for group in groups]
+    lone = [group for group in lone if group.ids]
+    if not lone:
         return {}
-    lone = without(given.new[key], deltas.of.keys() | deltas.bases | given.bases_in_use)
-    if not lone.ids:
-        return {}
-    whole = [given.stored[other] for other in kin if other in given.stored]
-    whole += [without(given.new[other], deltas.of.keys()) for other in kin if other in given.new]
-    return resized_bases(lone, whole, given.predictors[key[0]], given.settings, given.sketch)
+    whole = [given.stored[key] for key in kin if key in given.stored]
+    whole += [group.take(np.flatnonzero([name in fixed for name in group.ids])) for group in groups]
+    return _choose(lone, [group for group in whole if group.ids], given, planner)
+
+
+def without(group: SketchGroup, names: AbstractSet[str]) -> SketchGroup:
+    """Leave out the tensors called `names`."""
+    return group.take(np.flatnonzero([name not in names for name in group.ids]))
 
 
 def _rows(given: PlanInput, deltas: _Deltas) -> pa.Table:

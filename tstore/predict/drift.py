@@ -20,14 +20,19 @@ FACTOR = 2.0
 SLACK = 0.003
 """Stored/raw that it may miss anyway: a fit to few clean pairs reports next to no error."""
 
-_STORED_DELTAS = """
-SELECT b.run, b.tensor_id AS target_id, b.base_id, b.raw_nbytes AS nbytes,
-       b.nbytes / b.raw_nbytes AS ratio, p.predicted_ratio
-FROM blobs b JOIN plans p ON p.run = b.run AND p.tensor_id = b.tensor_id AND p.base_id = b.base_id
-WHERE b.dtype = $dtype AND b.codec = $codec AND b.raw_nbytes > 0
-  AND (b.tensor_id, b.base_id) NOT IN
-      (SELECT (target_id, base_id) FROM pairs WHERE dtype = $dtype AND codec = $codec)
-ORDER BY b.run, b.tensor_id
+_NEWEST_DELTAS = """
+WITH stored AS (
+    SELECT b.run, b.tensor_id AS target_id, b.base_id, b.raw_nbytes AS nbytes,
+           b.nbytes / b.raw_nbytes AS ratio, p.predicted_ratio
+    FROM blobs b
+    JOIN plans p ON p.run = b.run AND p.tensor_id = b.tensor_id AND p.base_id = b.base_id
+    WHERE b.dtype = $dtype AND b.codec = $codec AND b.raw_nbytes > 0
+    AND (b.tensor_id, b.base_id) NOT IN
+        (SELECT (target_id, base_id) FROM pairs WHERE dtype = $dtype AND codec = $codec)
+)
+FROM stored
+WHERE run = (SELECT max(run) FROM (SELECT run FROM stored GROUP BY run HAVING count(*) >= $least))
+ORDER BY target_id
 """
 
 
@@ -61,16 +66,14 @@ def drifted_pairs(
     pyarrow.Table
         Rows `PAIRS`, spread over the range of predicted ratios; none when the predictor holds.
     """
-    query = connection.sql(_STORED_DELTAS, params={"dtype": dtype, "codec": codec})
-    stored = query.to_arrow_table().to_pylist()
-    sizes = {run: sum(row["run"] == run for row in stored) for run in {r["run"] for r in stored}}
-    newest = max((run for run, size in sizes.items() if size >= MIN_PAIRS), default=None)
-    rows = [row for row in stored if row["run"] == newest]
-    errors = [abs(row["ratio"] - row["predicted_ratio"]) for row in rows]
-    if not rows or np.mean(errors) <= FACTOR * report.mae + SLACK:
+    params = {"dtype": dtype, "codec": codec, "least": MIN_PAIRS}
+    rows = connection.sql(_NEWEST_DELTAS, params=params).to_arrow_table()
+    predicted = rows["predicted_ratio"].to_numpy()
+    errors = np.abs(rows["ratio"].to_numpy() - predicted)
+    if not errors.size or errors.mean() <= FACTOR * report.mae + SLACK:
         return PAIRS.empty_table()
-    chosen = spread_over_range(np.array([row["predicted_ratio"] for row in rows]), count)
-    return _as_pairs(connection, [rows[i] for i in chosen], dtype, codec, settings)
+    chosen = rows.take(spread_over_range(predicted, count)).to_pylist()
+    return _as_pairs(connection, chosen, dtype, codec, settings)
 
 
 def _as_pairs(

@@ -23,8 +23,8 @@ from tstore.settings import KIB, PlanSettings, TaskSettings
 
 PAIRS_PER_SHARD = 16
 _PIECE_NBYTES = 256 * KIB
-_WORD_NBYTES = 8
-"""Pieces of it start at an element, whatever the dtype."""
+_WORD_NBYTES = 24
+"""Pieces of it start and end at an element, whatever the dtype: four of 6 bits take 3 bytes."""
 
 
 @dataclass(frozen=True)
@@ -130,12 +130,13 @@ def _pieces(pair: Pair, limit: int) -> tuple[list[tuple[int, int]], tuple[int, .
     if pair.nbytes <= limit:
         return [(0, pair.nbytes)], pair.shape
     row, rest = divmod(pair.nbytes, pair.shape[0])
-    unit = row if row <= _PIECE_NBYTES and not rest else _WORD_NBYTES
+    by_row = row <= _PIECE_NBYTES and not rest
+    unit = row if by_row else _WORD_NBYTES
     piece = min(_PIECE_NBYTES, limit) // unit * unit
     last = (pair.nbytes - piece) // unit
     starts = np.linspace(0, last, limit // piece).astype(np.int64) * unit
     ranges = [(int(start), int(start) + piece) for start in starts]
-    if unit == row:
+    if by_row:
         return ranges, (len(ranges) * piece // row, *pair.shape[1:])
     n_elements = math.prod(pair.shape) * len(ranges) * piece // pair.nbytes
     return ranges, (n_elements,)

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from tstore.predict.kernels import add_interpolated
 
 Floats: TypeAlias = NDArray[np.float64]
+Sizes: TypeAlias = int | NDArray[np.int64]
+"""Bytes of the tensors: one number, or an array that fits the predictions."""
 
 GRID = np.linspace(0.0, 0.5, 2049)
 """Where curves are tabulated."""
@@ -25,8 +27,8 @@ GRID = np.linspace(0.0, 0.5, 2049)
 class Model(Protocol):
     """Predicts sizes of deltas of one dtype and codec."""
 
-    def ratio(self, p: Floats, nbytes: int) -> Floats:
-        """Return stored/raw, not clipped: p (groups, ...), one size for all, to (...)."""
+    def ratio(self, p: Floats, nbytes: Sizes) -> Floats:
+        """Return stored/raw, not clipped: p (groups, ...) to (...)."""
 
 
 def entropy(p: Floats) -> Floats:
@@ -64,7 +66,7 @@ class Prior:
 
     shares: tuple[float, ...]
 
-    def ratio(self, p: Floats, nbytes: int) -> Floats:
+    def ratio(self, p: Floats, nbytes: Sizes) -> Floats:
         """See `Model.ratio`."""
         return _sum_of_curves(self._curves, p)
 
@@ -98,7 +100,7 @@ class Equation3:
     epsilon: float
     p_min: float = 0.0
 
-    def ratio(self, p: Floats, nbytes: int) -> Floats:
+    def ratio(self, p: Floats, nbytes: Sizes) -> Floats:
         """See `Model.ratio`."""
         return _sum_of_curves(self._curve[None], overall(p, np.array(self.shares))[None])
 
@@ -123,8 +125,8 @@ class Equation3:
 
         together = overall(p, np.array(shares))
         model = LinearRegression().fit(cls.features(together), 1.0 - ratio)
-        alpha, beta, gamma = map(float, model.coef_)
-        return cls(shares, alpha, beta, gamma, float(model.intercept_), float(together.min()))
+        alpha, beta, gamma, epsilon = _rounded([*model.coef_, model.intercept_])
+        return cls(shares, alpha, beta, gamma, epsilon, float(together.min()))
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,7 @@ class PlaneGroups:
     overhead: float
     constant: float
 
-    def ratio(self, p: Floats, nbytes: int) -> Floats:
+    def ratio(self, p: Floats, nbytes: Sizes) -> Floats:
         """See `Model.ratio`."""
         return _sum_of_curves(self._curves, p) + (self.constant + self.overhead / nbytes)
 
@@ -175,13 +177,18 @@ class PlaneGroups:
             errors = np.abs(model.predict(features) - ratio)
             weights = 1 / np.maximum(1, errors / max(1.5 * np.median(errors), 1e-4))
         groups = len(p)
-        coefficients = [float(c) for c in model.coef_]
+        coefficients = _rounded([*model.coef_, model.intercept_])
         return cls(
-            tuple(coefficients[:groups]),
-            tuple(coefficients[groups:-1]),
-            coefficients[-1] * _KIB,
-            float(model.intercept_),
+            linear=tuple(coefficients[:groups]),
+            entropic=tuple(coefficients[groups : 2 * groups]),
+            overhead=coefficients[-2] * _KIB,
+            constant=coefficients[-1],
         )
+
+
+def _rounded(coefficients: list[float]) -> list[float]:
+    """Six decimals: the last bits of a fit differ from one processor to another, plans must not."""
+    return [round(float(c), 6) for c in coefficients]
 
 
 _REWEIGHTED = 4

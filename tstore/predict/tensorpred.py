@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tstore.predict.models import Equation3, Floats, Model, PlaneGroups, Prior, overall
+from tstore.predict.models import Equation3, Floats, Model, PlaneGroups, Prior, Sizes, overall
 
 MIN_PAIRS = 8
 """With fewer measured pairs, coefficients say more about the pairs than about the codec."""
@@ -108,15 +108,15 @@ class TensorPred:
         """Errors of the chosen model."""
         return self.reports.get(self.name)
 
-    def ratio(self, p: Floats, nbytes: int) -> Floats:
+    def ratio(self, p: Floats, nbytes: Sizes) -> Floats:
         """Predict stored/raw of deltas.
 
         Parameters
         ----------
         p : float64 (groups, ...)
             Share of differing bits per plane group.
-        nbytes : int
-            Size of each tensor.
+        nbytes : int or int64 array
+            Size of the tensors.
 
         Returns
         -------
@@ -143,18 +143,35 @@ class TensorPred:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> TensorPred:
-        """Return the predictor that `to_json` described."""
+        """Return the predictor that `to_json` described.
+
+        Raises
+        ------
+        ValueError
+            `values` are not from there.
+        """
+        try:
+            return cls._from_json(values)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise ValueError(f"expected the values of a predictor, found {values!r}") from error
+
+    @classmethod
+    def _from_json(cls, values: dict[str, Any]) -> TensorPred:
         fields = {k: tuple(v) if isinstance(v, list) else v for k, v in values["model"].items()}
         model: Model = _MODELS[values["name"]](**fields)
         reports = {name: FitReport(**report) for name, report in values["reports"].items()}
         shares = tuple(values["shares"])
+        limits = [float(values["p_min"]), float(values["p_max"])]
+        if not np.isfinite(np.hstack([*fields.values(), shares, limits]).astype(float)).all():
+            raise ValueError(f"expected finite coefficients, found {values!r}")
+        model.ratio(np.full((len(shares), 1), 0.1), 1)  # refuses a wrong number of groups
         return cls(
             dtype=values["dtype"],
             codec=values["codec"],
             shares=shares,
             model=model,
-            p_min=values["p_min"],
-            p_max=values["p_max"],
+            p_min=limits[0],
+            p_max=limits[1],
             reports=reports,
         )
 
@@ -188,15 +205,6 @@ def fit(dtype: str, codec: str, shares: tuple[float, ...], pairs: Measured) -> T
     return replace(blank, model=fits[best](pairs), reports=reports)
 
 
-def predict_each(model: TensorPred, pairs: Measured) -> Floats:
-    """Predicted ratio of measured pairs, each at its own size."""
-    predicted = np.empty_like(pairs.ratio)
-    for nbytes in np.unique(pairs.nbytes):
-        rows = np.flatnonzero(pairs.nbytes == nbytes)
-        predicted[rows] = model.ratio(pairs.p[:, rows], int(nbytes))
-    return predicted
-
-
 def _cross_validate(
     blank: TensorPred, fit_one: Callable[[Measured], Model], pairs: Measured
 ) -> FitReport:
@@ -206,7 +214,7 @@ def _cross_validate(
     predicted = np.empty_like(pairs.ratio)
     for train, test in KFold(FOLDS, shuffle=True, random_state=0).split(pairs.ratio):
         model = replace(blank, model=fit_one(pairs.take(train)))
-        predicted[test] = predict_each(model, pairs.take(test))
+        predicted[test] = model.ratio(pairs.p[:, test], pairs.nbytes[test])
     return compare(predicted, pairs.ratio)
 
 

@@ -97,7 +97,10 @@ def _products(
 
 
 def group_distances(
-    a: NDArray[np.int16], b: NDArray[np.int16], layout: SketchLayout, nbytes: int
+    a: NDArray[np.int16],
+    b: NDArray[np.int16],
+    layout: SketchLayout,
+    nbytes: int | NDArray[np.int64],
 ) -> NDArray[np.float64]:
     """Estimated share of differing bits p of each plane group, clipped to [0, 1].
 
@@ -106,17 +109,19 @@ def group_distances(
     a : int16 (m, d * w)
     b : int16 (n, d * w)
     layout : SketchLayout
-    nbytes : int
-        Size of each tensor, at least 1.
+    nbytes : int or int64 (m,)
+        Size of each tensor of `a`, at least 1.
 
     Returns
     -------
     float64 (groups, m, n)
     """
-    if nbytes < 1:
-        raise ValueError(f"expected tensors of at least 1 byte, found nbytes={nbytes}")
-    totals = np.array(layout.group_bits(nbytes), dtype=np.float64)[:, None, None]
-    return np.minimum(group_hamming(a, b, layout) / totals, 1.0)
+    sizes = np.asarray(nbytes)
+    if sizes.min(initial=1) < 1:
+        raise ValueError(f"expected tensors of at least 1 byte, found nbytes={sizes.min()}")
+    bits = 8.0 * np.multiply.outer(np.array(layout.shares), sizes.reshape(-1, 1))
+    shares: NDArray[np.float64] = np.minimum(group_hamming(a, b, layout) / bits, 1.0)
+    return shares
 
 
 def distance(groups: NDArray[np.float64], layout: SketchLayout) -> NDArray[np.float64]:

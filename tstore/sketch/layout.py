@@ -64,7 +64,3 @@ class SketchLayout:
     def shares(self) -> tuple[float, ...]:
         """Share of each group in the bits of an element."""
         return tuple(planes / self.n_planes for planes in self.group_planes)
-
-    def group_bits(self, nbytes: int) -> list[int]:
-        """Bits of a tensor of `nbytes` that belong to each group."""
-        return [8 * nbytes * planes // self.n_planes for planes in self.group_planes]
