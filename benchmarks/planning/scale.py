@@ -9,82 +9,36 @@ import argparse
 import resource
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tstore.plan.check import check
+from tstore.plan.costs import SketchCosts
 from tstore.plan.flexsplit import arrive, split
-from tstore.plan.problem import STANDALONE, Floats, Ints, Problem
+from tstore.plan.problem import Problem
+from tstore.predict.tensorpred import prior
+from tstore.settings import SketchSettings
+from tstore.sketch.distances import one_blas_thread
+from tstore.sketch.layout import SketchLayout
 
-NUMBERS = 4096
+SETTINGS = SketchSettings()
+LAYOUT = SketchLayout.of("BF16", SETTINGS)
+NUMBERS = SETTINGS.depth * SETTINGS.width
 """Numbers in a sketch."""
 SPREAD = 38.0
 """Standard deviation of a number."""
 UNRELATED = 0.36
 """Share of the bits that differ between unrelated tensors of trained weights."""
+NBYTES = round(2 * SPREAD**2 * SETTINGS.width / (8 * UNRELATED))
+"""Size of tensors whose sketches have such numbers: 2 MB."""
+PREDICTOR = prior("BF16", "ulprow", LAYOUT.shares)
 RELATED = (0.002, 0.1)
 """The same between a tensor and the one that it was trained from."""
 LARGEST, FAMILY, SMALLEST = 60_000, 12, 8
 """Tensors in the largest group, in its average family, in the smallest group."""
-FOLD = 64
-"""Numbers added up into one for the search of neighbours."""
-ROWS = 512
 
 Sketches = NDArray[np.int16]
-
-
-@dataclass(frozen=True)
-class SimulatedCosts:
-    """Entropy of the differing bits, as their share follows from sketches (see `Costs`).
-
-    Attributes
-    ----------
-    sketches : int16 (n, NUMBERS)
-    folded : float32 (n, NUMBERS / FOLD)
-    """
-
-    sketches: Sketches
-    folded: NDArray[np.float32]
-
-    @classmethod
-    def of(cls, sketches: Sketches) -> SimulatedCosts:
-        """Fold the sketches."""
-        parts = sketches.reshape(len(sketches), -1, FOLD)
-        return cls(sketches, parts.sum(axis=2, dtype=np.float32))
-
-    def ratios(self, targets: Ints, bases: Ints) -> Floats:
-        """See `Costs.ratios`. Squares of sketches add up to less than 2**24: floats are exact."""
-        a, b = (self.sketches[ids].astype(np.float32) for ids in (targets, bases))
-        share = _squared(a, b) * (UNRELATED / (2 * NUMBERS * SPREAD**2))
-        ratio: Floats = np.interp(share, _SHARES, _ENTROPY)
-        return ratio
-
-    def near(self, targets: Ints, bases: Ints, count: int) -> Ints:
-        """See `Costs.near`: exact among folded sketches."""
-        found = np.full((targets.size, count), STANDALONE, dtype=np.int64)
-        count = min(count, bases.size)
-        for start in range(0, targets.size if count else 0, ROWS):
-            part = slice(start, start + ROWS)
-            squared = _squared(self.folded[targets[part]], self.folded[bases])
-            nearest = np.argpartition(squared, count - 1, axis=1)[:, :count]
-            found[part, :count] = bases[nearest]
-        return found
-
-
-_SHARES = np.linspace(0.0, 0.5, 1025)
-_ENTROPY = np.zeros(_SHARES.size)
-_ENTROPY[1:] = -(_SHARES[1:] * np.log2(_SHARES[1:]) + (1 - _SHARES[1:]) * np.log2(1 - _SHARES[1:]))
-
-
-def _squared(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Squared distances of all pairs of rows."""
-    squared = a @ b.T
-    squared *= np.float32(-2)
-    squared += np.einsum("ij,ij->i", a, a)[:, None]
-    squared += np.einsum("ij,ij->i", b, b)
-    return squared
 
 
 def simulate(n: int, seed: int = 0) -> Iterator[Problem]:
@@ -108,7 +62,7 @@ def simulate(n: int, seed: int = 0) -> Iterator[Problem]:
             names=tuple(f"{left}-{row}" for row in range(size)),
             n_stored=0,
             standalone=rng.uniform(0.64, 0.7, size),
-            costs=SimulatedCosts.of(sketches),
+            costs=SketchCosts(sketches, LAYOUT, np.full(size, NBYTES), PREDICTOR),
             min_gain=0.02,
         )
 
@@ -139,7 +93,11 @@ def main() -> None:
     """Plan the hub and print what it took."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tensors", type=int, default=1_000_000)
-    n = parser.parse_args().tensors
+    with one_blas_thread():
+        _plan(parser.parse_args().tensors)
+
+
+def _plan(n: int) -> None:
     groups, seconds, processor, totals = 0, np.zeros(3), 0.0, np.zeros(3)
     for problem in simulate(n):
         groups += 1

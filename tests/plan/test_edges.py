@@ -9,7 +9,7 @@ from support.problems import MIN_GAIN, problem_of, random_problem
 from tstore.plan import edges as module
 from tstore.plan.edges import Edges, all_edges, likely, likely_edges
 from tstore.plan.pricing import new_ids, stored_only
-from tstore.plan.problem import Problem
+from tstore.plan.problem import Assignment, Problem
 
 PROBLEMS = st.builds(
     random_problem,
@@ -86,6 +86,15 @@ def test_likely_bases_that_are_all_bases_give_all_edges(problem: Problem, seed: 
     shuffled = rng.permuted(np.tile(everything, (ids.size, 1)), axis=1)
     parts = [likely(problem, offers, part) for part in np.array_split(shuffled, 3, axis=1)]
     assert equal(likely_edges(problem, offers, *parts), all_edges(problem, offers))
+
+
+def test_stored_bases_are_no_nodes() -> None:
+    """Not even one that the offers have missed."""
+    problem = problem_of(np.full((4, 4), 0.1), n_stored=2)
+    missed = Assignment(np.full(2, -1), problem.standalone)
+    bases = np.array([[0, 1, -1], [1, 2, 0]])
+    edges = likely_edges(problem, missed, likely(problem, missed, bases))
+    assert options(edges) == [[], [(round(0.1 * ONE), 0)]]
 
 
 def test_costs_fit_however_large_ratios_are() -> None:

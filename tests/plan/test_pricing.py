@@ -60,6 +60,23 @@ class LostCosts(MatrixCosts):
         return np.full((targets.size, count), -1)
 
 
+class BackwardCosts(MatrixCosts):
+    """Near tensors, the farthest first."""
+
+    def near(self, targets: Ints, bases: Ints, count: int) -> Ints:
+        return super().near(targets, bases, count)[:, ::-1]
+
+
+def test_of_near_bases_too_the_lowest_of_equals_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = random_problem(7, 100, 7, levels=3)
+    targets, bases = np.arange(57), np.arange(57, 107)
+    expected = cheapest(problem, targets, bases)
+    monkeypatch.setattr(pricing, "MAX_EXACT_BASES", 0)
+    backwards = replace(problem, costs=BackwardCosts(problem.costs.matrix))
+    for one, two in zip(cheapest(backwards, targets, bases), expected, strict=True):
+        assert one.tolist() == two.tolist()
+
+
 def test_of_many_bases_the_near_ones_are_priced(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = random_problem(6, 100, 7)
     targets, bases = np.arange(57), np.arange(57, 107)

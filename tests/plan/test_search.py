@@ -115,10 +115,11 @@ def test_gains_are_what_the_total_falls_by(edges: Edges, seed: int) -> None:
         for other in np.flatnonzero(is_base).tolist():
             alone[other] = gain + before - plain_total(edges, changed(is_base, other))
             both[other] = before - plain_total(edges, changed(is_base, row, other))
-        best, replaced = _swap(edges, state, row, bonus, touched)
-        assert both[replaced] == best
         # Steps that gain no more together than one by one are left to be found one by one.
-        assert best >= max(both[other] for other in both if both[other] > alone[other] or other < 0)
+        offered = {b: g for b, g in both.items() if g > alone[b] or b == NONE}
+        best, replaced = _swap(edges, state, row, bonus, touched)
+        assert best == max(offered.values())
+        assert offered[replaced] == best
         assert not bonus.any()
 
 
@@ -157,6 +158,16 @@ def test_after_the_search_no_single_step_gains(edges: Edges, seed: int) -> None:
         ((row,) for row in bases + others), ((row, base) for row in others for base in bases)
     )
     assert all(plain_total(edges, changed(state.is_base, *rows)) >= found for rows in steps)
+
+
+def test_a_base_that_serves_nobody_is_none() -> None:
+    """Left as a base, it would not be asked which new base it would rather be a delta of."""
+    problem = structured_problem("unrelated", 0, 5)
+    edges = all_edges(problem, stored_only(problem))
+    state = state_of(edges, np.ones(5, np.bool_))
+    improve(edges, state, 1)
+    assert not state.is_base.any()
+    assert total(edges, state) == edges.whole.sum()
 
 
 @given(edges=EDGES, seed=SEEDS, passes=st.integers(0, 2))

@@ -1,8 +1,8 @@
 """What no plan of a group can beat: the Lagrangian relaxation of the choice of bases.
 
-Every tensor offers a price for being stored. A base is paid by itself and by all tensors that offer
-more than their delta of it costs; where the payments exceed what the base costs, the plan gains the
-difference. Whatever the prices, their sum less those gains is at most the cost of any plan
+Every tensor pays a price for being stored. A base is paid by itself and by all tensors whose price
+exceeds what their delta of it costs; where the payments exceed what the base costs, the plan gains
+the difference. Whatever the prices, their sum less those gains is at most the cost of any plan
 (Lagrangian duality, each tensor's "stored once" being what is relaxed; for facility location, see
 Beasley 1993). The best prices come within a few per mille, and the bases that are overpaid then
 are nearly those of the best plan.

@@ -8,7 +8,7 @@ from numba import njit
 from tstore.plan.bound import Prices
 from tstore.plan.edges import Edges
 from tstore.plan.problem import Ints
-from tstore.plan.search import State, improve, promote, reset, state_of, total
+from tstore.plan.search import State, improve, reset, state_of, total
 
 TOLERANCE = 0.002
 """A plan this close to the bound is good enough: predictions err by more."""
@@ -48,7 +48,6 @@ def refine(edges: Edges, state: State) -> int:
             break
         if step % every == 0:
             candidate = state_of(edges, prices.paid)
-            promote(edges, candidate)
             improve(edges, candidate, PASSES)
             if join(edges, state, candidate):
                 cost, gained = total(edges, state), step
@@ -75,19 +74,18 @@ def join(edges: Edges, state: State, other: State) -> bool:
 
 @njit(nogil=True, cache=True)
 def _parts(state: State, other: State, root: Ints) -> None:
-    """Label tensors by the lowest one of their part; `root` starts with every tensor alone."""
+    """Label tensors by one of their part; `root` starts with every tensor alone."""
     for tensor in range(root.size):
         for plan in (state, other):
             if not plan.is_base[tensor] and plan.base[tensor] >= 0:
-                a, b = _root(root, tensor), _root(root, plan.base[tensor])
-                root[max(a, b)] = min(a, b)
+                root[_root(root, tensor)] = _root(root, plan.base[tensor])
     for tensor in range(root.size):
         root[tensor] = _root(root, tensor)
 
 
 @njit(nogil=True, cache=True)
 def _root(root: Ints, tensor: int) -> int:
-    """Lowest tensor of the part, halving the way there."""
+    """The tensor that stands for the part, halving the way there."""
     while root[tensor] != tensor:
         root[tensor] = root[root[tensor]]
         tensor = root[tensor]

@@ -226,7 +226,7 @@ def _swap(edges: Edges, state: State, new: int, bonus: Ints, touched: Ints) -> t
     -------
     gain : int
     other : int
-        The base that `new` replaces, the lowest on a tie; `NONE` if none.
+        The base that `new` replaces; `NONE` if none.
     """
     n_touched = 0
     gain = state.cheapest[new] - edges.whole[new]
@@ -250,7 +250,7 @@ def _swap(edges: Edges, state: State, new: int, bonus: Ints, touched: Ints) -> t
         old = touched[t]
         both = gain + _demotion(edges, state, old) + bonus[old]
         bonus[old] = 0
-        if both > best or (both == best and other != NONE and old < other):
+        if both > best:
             best, other = both, old
     return best, other
 
