@@ -9,11 +9,11 @@ from numba import njit
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
-from tstore.plan.edges import Edges, all_edges
-from tstore.plan.flexsplit import assignment_of
+from tstore.plan.flexsplit.edges import Edges, all_edges
+from tstore.plan.flexsplit.phases import assignment_of
+from tstore.plan.flexsplit.search import Bools, state_of
 from tstore.plan.pricing import limits, new_ids, price, stored_only
 from tstore.plan.problem import STANDALONE, Assignment, Ints, Problem
-from tstore.plan.search import Bools, state_of
 
 
 def first_base(problem: Problem) -> Assignment:

@@ -1,5 +1,7 @@
 """Each compiled kernel against its plain twin."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import xxhash
@@ -9,6 +11,9 @@ from hypothesis import strategies as st
 from tensor_codecs import reference
 from tensor_codecs.reference_rans import Table
 from tensor_codecs.samples import ByteArray, special_floats, weights
+from tstore.plan.flexsplit.search import improve
+from tstore.predict.kernels import add_interpolated
+from tstore.sketch.kernels import accumulate
 from tstore_codecs import model
 from tstore_codecs.buffers import words_of
 from tstore_codecs.dtypes import DTYPES
@@ -30,9 +35,22 @@ from tstore_codecs.kernels.planes import (
 ONE_OF_EACH_KIND = ("F8_E4M3", "F8_E5M2", "I8", "BF16", "U16", "F32", "I32", "F64", "I64")
 
 
-def test_compiled_kernels_on_disk_depend_on_the_sources_of_all() -> None:
-    stamp = xxh64._cache._cache_file._source_stamp
-    assert stamp[1] == sources_digest()
+@pytest.mark.parametrize(
+    "kernel", [xxh64, accumulate, add_interpolated, improve], ids=lambda kernel: kernel.__name__
+)
+def test_compiled_kernels_on_disk_depend_on_all_sources_of_their_folder(kernel) -> None:
+    """A wheel gives all files one time, and constants and tuples come from other files."""
+    stamp = kernel._cache._cache_file._source_stamp
+    assert stamp[1] == sources_digest(Path(kernel.py_func.__code__.co_filename).parent)
+
+
+def test_a_digest_changes_with_any_module(tmp_path: Path) -> None:
+    for name in ("one.py", "two.py"):
+        (tmp_path / name).write_text("x = 1")
+    before = sources_digest(tmp_path)
+    sources_digest.cache_clear()
+    (tmp_path / "two.py").write_text("x = 2")
+    assert sources_digest(tmp_path) != before
 
 
 @pytest.mark.parametrize("n", [*range(100), 1023, 4096])

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from tstore.plan.problem import Ints
 from tstore.sketch.layout import SketchLayout
 
-FOLD = 8
-"""Buckets added up into one number: a count sketch of an eighth of the width, whose distances err
-by 6 % instead of 2. Enough to propose candidates, which are then priced with the whole sketch."""
+FOLD = 16
+"""Buckets added up into one number: a count sketch of a sixteenth of the width, whose distances err
+by 9 % instead of 2. Enough to propose candidates, which are then priced with the whole sketch."""
 BREADTH = 128
 """Candidates that HNSW keeps in view while it builds and searches."""
 _LEVELS = 127
@@ -63,7 +63,7 @@ class NeighbourIndex:
         found = np.full((targets.size, count), -1, dtype=np.int64)
         if len(self._index) == 0 or targets.size == 0:
             return found
-        matches = self._index.search(self._quantised(targets), count, threads=1)
+        matches = self._index.search(self._quantised(targets), count, threads=0)
         keys = np.asarray(matches.keys).reshape(targets.size, -1).astype(np.int64)
         counts = np.broadcast_to(getattr(matches, "counts", keys.shape[1]), targets.size)
         kept = np.arange(keys.shape[1]) < counts[:, None]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from tstore_codecs.kernels.compiled import kernels_in
 
-@njit(nogil=True, cache=True)
+kernel = kernels_in(Path(__file__).parent)
+
+
+@kernel
 def add_interpolated(
     curve: NDArray[np.float64], p: NDArray[np.float64], total: NDArray[np.float64]
 ) -> None:

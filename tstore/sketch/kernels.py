@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from tstore_codecs.kernels.compiled import kernels_in
+
+kernel = kernels_in(Path(__file__).parent)
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """Step of splitmix64: 2**64 over the golden ratio, odd."""
@@ -24,7 +28,7 @@ _STRIPES_PER_FLUSH = 31
 """A stripe adds at most 8 to a byte."""
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def mix64(x: Any) -> Any:
     """Finaliser of splitmix64 on uint64 (a number or an array): all input bits move all others."""
     x = (x ^ (x >> _S30)) * _MIX_A
@@ -32,14 +36,14 @@ def mix64(x: Any) -> Any:
     return x ^ (x >> _S31)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _nibble_counts(x: np.uint64) -> np.uint64:
     """Set bits of each of the 16 nibbles of `x`, in place of the nibble."""
     x = x - ((x >> _ONE) & _ODD_BITS)
     return (x & _ODD_PAIRS) + ((x >> _TWO) & _ODD_PAIRS)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _rotate_and_count(
     words: NDArray[np.uint64],
     rotation: np.uint64,
@@ -54,7 +58,7 @@ def _rotate_and_count(
         minus[i] = _FOURS - _nibble_counts(x)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _add_stripe(
     rotated: NDArray[np.uint64],
     minus: NDArray[np.uint64],
@@ -71,7 +75,7 @@ def _add_stripe(
         odd[i] += (signed >> _S4) & _EVEN_NIBBLES
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _flush(counters: NDArray[np.uint64], out: NDArray[np.int64]) -> None:
     """Move the byte counters to `out`; a column that ran over the end belongs to the start."""
     depth, _, width = counters.shape
@@ -87,7 +91,7 @@ def _flush(counters: NDArray[np.uint64], out: NDArray[np.int64]) -> None:
     counters[:] = 0
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def accumulate(
     words: NDArray[np.uint64],
     first_stripe: int,
@@ -148,7 +152,7 @@ def accumulate(
     out -= 4 * n_stripes
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def plane_histograms(units: NDArray[np.uint8], rotate: bool, counts: NDArray[np.int64]) -> None:
     """Count the byte values of each plane of `units`, added to `counts`.
 

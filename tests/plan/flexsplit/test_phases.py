@@ -17,9 +17,9 @@ from support.problems import (
     reordered,
     structured_problem,
 )
-from tstore.plan import flexsplit, pricing
+from tstore.plan import pricing
 from tstore.plan.check import check
-from tstore.plan.flexsplit import arrive, assign, replan, split
+from tstore.plan.flexsplit import arrive, assign, phases, replan, split
 from tstore.plan.problem import Assignment, Floats, Ints, Problem
 
 SEEDS = st.integers(0, 10**6)
@@ -267,7 +267,7 @@ def test_large_groups_are_planned_from_near_tensors(
     arrivals = np.concatenate([np.arange(4), 4 + np.random.default_rng(2).permutation(300)])
     problem = reordered(problem, arrivals)
     full = assign(problem)
-    monkeypatch.setattr(flexsplit, "MAX_EXACT", 0)
+    monkeypatch.setattr(phases, "MAX_EXACT", 0)
     for planner in (assign, replan):
         sparse = planner(problem)
         check(problem, sparse)
@@ -277,8 +277,8 @@ def test_large_groups_are_planned_from_near_tensors(
 def test_clusters_may_be_larger_than_neighbourhoods(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = structured_problem("unrelated", 0, 300, spread=0.005)
     full = assign(problem)
-    monkeypatch.setattr(flexsplit, "MAX_EXACT", 0)
-    monkeypatch.setattr(flexsplit, "N_NEAR", 16)
+    monkeypatch.setattr(phases, "MAX_EXACT", 0)
+    monkeypatch.setattr(phases, "N_NEAR", 16)
     apart = Assignment(np.full(300, -1), problem.standalone)
     assert split(problem, apart).ratio.sum() <= 1.02 * full.ratio.sum()
 
@@ -291,7 +291,7 @@ def test_neighbours_that_are_missed_cost_something_but_break_nothing(
             found = super().near(targets, bases, count)
             return np.where((targets[:, None] + found) % 3 == 0, -1, found)
 
-    monkeypatch.setattr(flexsplit, "MAX_EXACT", 0)
+    monkeypatch.setattr(phases, "MAX_EXACT", 0)
     monkeypatch.setattr(pricing, "MAX_EXACT_BASES", 0)
     for seed in range(5):
         problem = structured_problem("mix", seed, 60, 4)
@@ -309,7 +309,7 @@ def test_deltas_whose_base_is_not_found_near_stay(monkeypatch: pytest.MonkeyPatc
             found[targets == 4] = 3
             return found
 
-    monkeypatch.setattr(flexsplit, "MAX_EXACT", 0)
+    monkeypatch.setattr(phases, "MAX_EXACT", 0)
     ratio = np.full((5, 5), 0.9)
     ratio[1:3, 0] = ratio[4, 3] = 0.3
     problem = replace(problem_of(ratio), costs=LostCosts(ratio))

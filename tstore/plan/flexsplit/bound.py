@@ -13,11 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
-from tstore.plan.edges import Edges
+from tstore.plan.flexsplit.compiled import kernel
+from tstore.plan.flexsplit.edges import Edges
+from tstore.plan.flexsplit.search import Bools, State
 from tstore.plan.problem import Ints
-from tstore.plan.search import Bools, State
 
 PATIENCE = 12
 """Steps without a better bound after which steps become half as long."""
@@ -74,7 +74,7 @@ class Prices:
             self.price = np.clip(moved, 0, self.edges.offer)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _relax(edges: Edges, price: Ints, excess: Ints, slack: Ints) -> int:
     """Return the bound that prices give.
 

@@ -1,4 +1,4 @@
-"""FlexSplit: choose the bases of one group of tensors (TStore, §4.4)."""
+"""The two phases of FlexSplit (TStore, §4.4)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from tstore.plan.edges import Edges, all_edges, likely, likely_edges
+from tstore.plan.flexsplit.edges import Edges, all_edges, likely, likely_edges
+from tstore.plan.flexsplit.refine import refine
+from tstore.plan.flexsplit.search import State, improve, promote, state_of
 from tstore.plan.pricing import N_LIKELY, cheapest, limits, new_ids, price, stored_only
 from tstore.plan.problem import STANDALONE, Assignment, Costs, Floats, Ints, Problem
-from tstore.plan.refine import refine
-from tstore.plan.search import State, improve, promote, state_of
 
 BLOCK = 256
 """Tensors that arrive at a time."""

@@ -14,10 +14,10 @@ import heapq
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from tstore.plan.edges import Edges
+from tstore.plan.flexsplit.compiled import kernel
+from tstore.plan.flexsplit.edges import Edges
 from tstore.plan.problem import Ints
 
 Bools: TypeAlias = NDArray[np.bool_]
@@ -58,7 +58,7 @@ def state_of(edges: Edges, is_base: Bools) -> State:
     return state
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def reset(edges: Edges, state: State) -> None:
     """Compute everything that follows from `is_base`."""
     for tensor in range(state.base.size):
@@ -68,14 +68,14 @@ def reset(edges: Edges, state: State) -> None:
         _count(state, tensor, 1)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def cost_of(edges: Edges, state: State, tensor: int) -> int:
     """Cost of one tensor."""
     cost: int = edges.whole[tensor] if state.is_base[tensor] else state.cheapest[tensor]
     return cost
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def total(edges: Edges, state: State) -> int:
     """Cost of all tensors."""
     cost = 0
@@ -84,7 +84,7 @@ def total(edges: Edges, state: State) -> int:
     return cost
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def promote(edges: Edges, state: State) -> None:
     """Make tensors bases while that gains anything, always the one that gains the most.
 
@@ -102,7 +102,7 @@ def promote(edges: Edges, state: State) -> None:
             _add(edges, state, tensor)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def improve(edges: Edges, state: State, passes: int) -> None:
     """Demote, promote and swap, tensor by tensor, until nothing gains or after `passes` passes."""
     n = state.base.size
@@ -126,7 +126,7 @@ def improve(edges: Edges, state: State, passes: int) -> None:
                 since = 0
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _look_up(edges: Edges, state: State, tensor: int) -> None:
     """Find the two cheapest options of a tensor; its options are sorted."""
     state.cheapest[tensor] = state.second[tensor] = edges.offer[tensor]
@@ -142,7 +142,7 @@ def _look_up(edges: Edges, state: State, tensor: int) -> None:
             state.base[tensor] = base
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _count(state: State, tensor: int, sign: int) -> None:
     """Add what a delta would lose without its base to that base, or take it away again."""
     if not state.is_base[tensor] and state.base[tensor] != NONE:
@@ -150,7 +150,7 @@ def _count(state: State, tensor: int, sign: int) -> None:
         state.loss[state.base[tensor]] += sign * lost
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _add(edges: Edges, state: State, new: int) -> None:
     """Make a tensor a base."""
     _count(state, new, -1)
@@ -172,7 +172,7 @@ def _add(edges: Edges, state: State, new: int) -> None:
         _count(state, client, 1)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _remove(edges: Edges, state: State, old: int) -> None:
     """Make a base a delta, or store it whole without using it."""
     state.is_base[old] = False
@@ -185,7 +185,7 @@ def _remove(edges: Edges, state: State, old: int) -> None:
     _count(state, old, 1)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _promotion(edges: Edges, state: State, new: int) -> int:
     """Gain of making a tensor a base; 0 for one that is."""
     if state.is_base[new]:
@@ -198,14 +198,14 @@ def _promotion(edges: Edges, state: State, new: int) -> int:
     return gain
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _demotion(edges: Edges, state: State, old: int) -> int:
     """Gain of a base becoming a delta."""
     gain: int = edges.whole[old] - state.cheapest[old] - state.loss[old]
     return gain
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _swap(edges: Edges, state: State, new: int, bonus: Ints, touched: Ints) -> tuple[int, int]:
     """Best gain of a tensor becoming a base, alone or in place of another base.
 
@@ -255,7 +255,7 @@ def _swap(edges: Edges, state: State, new: int, bonus: Ints, touched: Ints) -> t
     return best, other
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _note(bonus: Ints, touched: Ints, n_touched: int, base: int, amount: int) -> int:
     """Add to the bonus of a base, and return how many bases have one."""
     if amount == 0:

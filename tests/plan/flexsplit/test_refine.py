@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.problems import KINDS, optimum, random_problem, structured_problem
-from tstore.plan.bound import Prices, _relax
-from tstore.plan.edges import Edges, all_edges
+from tstore.plan.flexsplit.bound import Prices, _relax
+from tstore.plan.flexsplit.edges import Edges, all_edges
+from tstore.plan.flexsplit.refine import join, refine
+from tstore.plan.flexsplit.search import cost_of, improve, promote, state_of, total
 from tstore.plan.pricing import stored_only
 from tstore.plan.problem import Ints, Problem
-from tstore.plan.refine import join, refine
-from tstore.plan.search import cost_of, improve, promote, state_of, total
 
 SEEDS = st.integers(0, 10**6)
 SMALL = st.builds(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from tstore.plan.bound import Prices
-from tstore.plan.edges import Edges
+from tstore.plan.flexsplit.bound import Prices
+from tstore.plan.flexsplit.compiled import kernel
+from tstore.plan.flexsplit.edges import Edges
+from tstore.plan.flexsplit.search import State, improve, reset, state_of, total
 from tstore.plan.problem import Ints
-from tstore.plan.search import State, improve, reset, state_of, total
 
 TOLERANCE = 0.002
 """A plan this close to the bound is good enough: predictions err by more."""
@@ -72,7 +72,7 @@ def join(edges: Edges, state: State, other: State) -> bool:
     return bool(better.any())
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _parts(state: State, other: State, root: Ints) -> None:
     """Label tensors by one of their part; `root` starts with every tensor alone."""
     for tensor in range(root.size):
@@ -83,7 +83,7 @@ def _parts(state: State, other: State, root: Ints) -> None:
         root[tensor] = _root(root, tensor)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _root(root: Ints, tensor: int) -> int:
     """The tensor that stands for the part, halving the way there."""
     while root[tensor] != tensor:

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.problems import KINDS, random_problem, structured_problem
-from tstore.plan.edges import Edges, all_edges
-from tstore.plan.pricing import stored_only
-from tstore.plan.search import (
+from tstore.plan.flexsplit.edges import Edges, all_edges
+from tstore.plan.flexsplit.search import (
     NONE,
     Bools,
     State,
@@ -24,6 +23,7 @@ from tstore.plan.search import (
     state_of,
     total,
 )
+from tstore.plan.pricing import stored_only
 
 SEEDS = st.integers(0, 10**6)
 PROBLEMS = st.builds(

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.problems import MIN_GAIN, problem_of, random_problem
-from tstore.plan import edges as module
-from tstore.plan.edges import Edges, all_edges, likely, likely_edges
+from tstore.plan.flexsplit import edges as module
+from tstore.plan.flexsplit.edges import Edges, all_edges, likely, likely_edges
 from tstore.plan.pricing import new_ids, stored_only
 from tstore.plan.problem import Assignment, Problem
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from tstore.plan.flexsplit.compiled import kernel
 from tstore.plan.pricing import limits, new_ids, price
 from tstore.plan.problem import STANDALONE, Assignment, Floats, Ints, Problem
 
@@ -169,7 +169,7 @@ def _edges(problem: Problem, offers: Assignment, counts: Ints, options: Ints) ->
     return Edges(whole, offer, first, options, first_client, clients, costs)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _by_base(
     first: Ints, options: Ints, first_client: Ints, clients: Int32s, costs: Int32s
 ) -> None:
