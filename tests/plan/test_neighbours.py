@@ -87,5 +87,6 @@ def test_ratios_are_those_of_the_predictor(sketches):
     p = group_distances(sketches[targets], sketches[bases], LAYOUT, NBYTES)
     found = costs.ratios(targets, bases)
     assert found.tolist() == predictor.ratio(p, NBYTES).tolist()
+    assert costs.pairs(targets, bases[:2]).tolist() == found.diagonal().tolist()
     assert found[0].argmin() in (0, 1)
     assert found[1].argmin() == 2

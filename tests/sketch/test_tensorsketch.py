@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tstore.ids import content_hash
 from tstore.settings import SketchSettings
 from tstore.sketch import tensorsketch
-from tstore.sketch.distances import distance, group_distances, group_hamming
+from tstore.sketch.distances import distance, group_distances, group_hamming, pair_distances
 from tstore.sketch.kernels import LANES, accumulate
 from tstore.sketch.layout import SketchLayout
 from tstore.sketch.tensorsketch import build
@@ -253,6 +253,20 @@ def test_hamming_equals_the_plain_formula(depth, element_nbytes, limit):
     found = group_hamming(a, b, layout)
     assert found.tolist() == expected.tolist()
     assert (found[:, 2, 3] == 0).all()
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("element_nbytes", [1, 2, 4, 8])
+def test_single_pairs_equal_the_matrix_of_all(depth, element_nbytes):
+    layout = SketchLayout(depth, 64, element_nbytes)
+    rng = np.random.default_rng(depth)
+    sketches = rng.integers(-(2**15), 2**15, (9, depth * 64)).astype(np.int16)
+    a, b = rng.integers(0, 9, (2, 40))
+    nbytes = rng.integers(1 << 30, 1 << 40, 9)
+    everything = group_distances(sketches, sketches, layout, nbytes)
+    found = pair_distances(sketches, a, b, layout, nbytes[a])
+    assert found.tolist() == everything[:, a, b].tolist()
+    assert (found[:, a == b] == 0).all()
 
 
 def test_hamming_does_not_depend_on_the_block_size(monkeypatch):

@@ -22,6 +22,10 @@ class MatrixCosts:
         """See `Costs.ratios`."""
         return self.matrix[np.ix_(targets, bases)]
 
+    def pairs(self, targets: Ints, bases: Ints) -> Floats:
+        """See `Costs.pairs`."""
+        return self.matrix[targets, bases]
+
     def near(self, targets: Ints, bases: Ints, count: int) -> Ints:
         """See `Costs.near`; exact, the first on a tie."""
         order = np.argsort(self.ratios(targets, bases), axis=1, kind="stable")[:, :count]

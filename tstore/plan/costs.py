@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tstore.plan.neighbours import NeighbourIndex
 from tstore.plan.problem import Floats, Ints
 from tstore.predict.tensorpred import TensorPred
-from tstore.sketch.distances import group_distances
+from tstore.sketch.distances import group_distances, pair_distances
 from tstore.sketch.layout import SketchLayout
 
 
@@ -39,6 +39,12 @@ class SketchCosts:
         nbytes = self.nbytes[targets]
         p = group_distances(self.sketches[targets], self.sketches[bases], self.layout, nbytes)
         return self.predictor.ratio(p, nbytes[:, None])
+
+    def pairs(self, targets: Ints, bases: Ints) -> Floats:
+        """See `Costs.pairs`."""
+        nbytes = self.nbytes[targets]
+        p = pair_distances(self.sketches, targets, bases, self.layout, nbytes)
+        return self.predictor.ratio(p, nbytes)
 
     def near(self, targets: Ints, bases: Ints, count: int) -> Ints:
         """See `Costs.near`."""

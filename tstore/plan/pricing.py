@@ -14,8 +14,8 @@ ROWS = 512
 """Tensors priced at a time against the same bases."""
 BASES = 2048
 """Bases priced at a time."""
-SCATTERED_ROWS = 64
-"""Tensors priced at a time when each has its own few bases."""
+PAIRS = 1 << 18
+"""Pairs priced at a time when each tensor has its own few bases."""
 
 
 def new_ids(problem: Problem) -> Ints:
@@ -35,8 +35,7 @@ def price(problem: Problem, targets: Ints, bases: Ints) -> Floats:
     ----------
     problem : Problem
     targets : int64 (m,)
-        Ids. Neighbours in this order should have bases in common: each block is priced against
-        the union of its bases.
+        Ids.
     bases : int64 (m, c)
         Ids; -1 for none.
 
@@ -46,12 +45,10 @@ def price(problem: Problem, targets: Ints, bases: Ints) -> Floats:
         Infinite where there is no base.
     """
     ratio = np.full(bases.shape, np.inf)
-    for start in range(0, len(targets), SCATTERED_ROWS):
-        part = slice(start, start + SCATTERED_ROWS)
-        union, column = np.unique(bases[part], return_inverse=True)
-        priced = problem.costs.ratios(targets[part], np.maximum(union, 0))
-        priced[:, union < 0] = np.inf
-        ratio[part] = np.take_along_axis(priced, column.reshape(bases[part].shape), axis=1)
+    rows, columns = np.nonzero(bases >= 0)
+    for start in range(0, rows.size, PAIRS):
+        part = rows[start : start + PAIRS], columns[start : start + PAIRS]
+        ratio[part] = problem.costs.pairs(targets[part[0]], bases[part])
     return ratio
 
 

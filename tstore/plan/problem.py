@@ -30,6 +30,9 @@ class Costs(Protocol):
         The caller keeps blocks small; the same pair gives the same bits in any block.
         """
 
+    def pairs(self, targets: Ints, bases: Ints) -> Floats:
+        """The same for each target and the base beside it, (m,); the same bits as `ratios`."""
+
     def near(self, targets: Ints, bases: Ints, count: int) -> Ints:
         """Likely cheapest bases of each target, (m, count) ids, -1 where there are no more.
 

@@ -40,7 +40,10 @@ def entropy(p: Floats) -> Floats:
 
 def overall(p: Floats, shares: Floats) -> Floats:
     """Share of all differing bits, (groups, ...) to (...)."""
-    return np.tensordot(shares, p, axes=1)
+    total: Floats = shares[0] * p[0]  # in the same order for any shape: the same bits
+    for share, one in zip(shares[1:], p[1:], strict=True):
+        total = total + share * one
+    return total
 
 
 def _sum_of_curves(curves: Floats, p: Floats) -> Floats:

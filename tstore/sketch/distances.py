@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from tstore.sketch.kernels import squared_differences
 from tstore.sketch.layout import SketchLayout
 
 BLOCK = 1024
@@ -69,9 +70,7 @@ def _hamming_block(
         squared *= -2.0
         squared += norms_a[:, :, None]
         squared += norms_b[:, None, :]
-        # The median of two is their mean, which needs no partial sort.
-        middle = squared.mean(axis=0) if layout.depth <= 2 else np.median(squared, axis=0)
-        bits[group, i : i + len(a), j : j + len(b)] = middle
+        bits[group, i : i + len(a), j : j + len(b)] = _middle(squared, layout)
         first += planes
 
 
@@ -119,8 +118,52 @@ def group_distances(
     sizes = np.asarray(nbytes)
     if sizes.min(initial=1) < 1:
         raise ValueError(f"expected tensors of at least 1 byte, found nbytes={sizes.min()}")
-    bits = 8.0 * np.multiply.outer(np.array(layout.shares), sizes.reshape(-1, 1))
-    shares: NDArray[np.float64] = np.minimum(group_hamming(a, b, layout) / bits, 1.0)
+    return _shares(group_hamming(a, b, layout), layout, sizes.reshape(-1, 1))
+
+
+def pair_distances(
+    sketches: NDArray[np.int16],
+    a: NDArray[np.int64],
+    b: NDArray[np.int64],
+    layout: SketchLayout,
+    nbytes: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """`group_distances` of single pairs: the same bits, without all the others.
+
+    Parameters
+    ----------
+    sketches : int16 (n, d * w)
+    a, b : int64 (m,)
+        Rows of `sketches` to compare.
+    layout : SketchLayout
+    nbytes : int64 (m,)
+        Size of each tensor of `a`.
+
+    Returns
+    -------
+    float64 (groups, m)
+    """
+    planes = sketches.reshape(len(sketches), layout.n_planes, layout.depth, -1)
+    ends = np.cumsum(layout.group_planes)
+    squared = np.empty((a.size, ends.size, layout.depth), dtype=np.int64)
+    squared_differences(planes, a, b, ends, squared)
+    return _shares(_middle(squared.transpose(2, 1, 0).astype(np.float64), layout), layout, nbytes)
+
+
+def _middle(rows: NDArray[np.float64], layout: SketchLayout) -> NDArray[np.float64]:
+    """Median over the leading axis; that of two is their mean, which needs no partial sort."""
+    middle: NDArray[np.float64] = (
+        rows.mean(axis=0) if layout.depth <= 2 else np.median(rows, axis=0)
+    )
+    return middle
+
+
+def _shares(
+    bits: NDArray[np.float64], layout: SketchLayout, nbytes: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Differing bits (groups, ...) as shares, clipped to 1; `nbytes` fits the other axes."""
+    totals = 8.0 * np.multiply.outer(np.array(layout.shares), nbytes)
+    shares: NDArray[np.float64] = np.minimum(bits / totals, 1.0)
     return shares
 
 

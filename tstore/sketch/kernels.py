@@ -176,3 +176,40 @@ def plane_histograms(units: NDArray[np.uint8], rotate: bool, counts: NDArray[np.
         else:
             for i in range(n):
                 row[units[i, plane]] += 1
+
+
+@kernel
+def squared_differences(
+    sketches: NDArray[np.int16],
+    a: NDArray[np.int64],
+    b: NDArray[np.int64],
+    plane_ends: NDArray[np.int64],
+    out: NDArray[np.int64],
+) -> None:
+    """Squared distance of the sketches of each pair, per plane group and row.
+
+    Parameters
+    ----------
+    sketches : int16 (n, planes, depth, buckets)
+    a, b : int64 (m,)
+        Numbers of the sketches to compare.
+    plane_ends : int64 (groups,)
+        Where the planes of each group end.
+    out : int64 (m, groups, depth)
+        Filled.
+    """
+    depth, buckets = sketches.shape[2], sketches.shape[3]
+    for i in range(a.size):
+        plane = 0
+        for group in range(plane_ends.size):
+            for r in range(depth):
+                out[i, group, r] = 0
+            while plane < plane_ends[group]:
+                for r in range(depth):
+                    x, y = sketches[a[i], plane, r], sketches[b[i], plane, r]
+                    total = np.int64(0)
+                    for k in range(buckets):
+                        apart = np.int64(x[k]) - np.int64(y[k])
+                        total += apart * apart
+                    out[i, group, r] += total
+                plane += 1

@@ -327,6 +327,10 @@ class MeteredCosts:
         self.largest = max(self.largest, targets.size * bases.size)
         return np.minimum(0.05 + np.abs(targets[:, None] - bases) / 500, 1.0)
 
+    def pairs(self, targets: Ints, bases: Ints) -> Floats:
+        self.largest = max(self.largest, targets.size)
+        return np.minimum(0.05 + np.abs(targets - bases) / 500, 1.0)
+
     def near(self, targets: Ints, bases: Ints, count: int) -> Ints:
         first = np.searchsorted(bases, targets) - count // 2
         return bases[np.clip(first, 0, bases.size - count)[:, None] + np.arange(count)]

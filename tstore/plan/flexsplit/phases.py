@@ -194,6 +194,9 @@ class _Renamed:
     def ratios(self, targets: Ints, bases: Ints) -> Floats:
         return self._costs.ratios(self._ids[targets], self._ids[bases])
 
+    def pairs(self, targets: Ints, bases: Ints) -> Floats:
+        return self._costs.pairs(self._ids[targets], self._ids[bases])
+
     def near(self, targets: Ints, bases: Ints, count: int) -> Ints:
         found = self._costs.near(self._ids[targets], self._ids[bases], count)
         return _where(found, self._inverse)
