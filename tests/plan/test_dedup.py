@@ -253,7 +253,7 @@ def test_unique_extents_are_described_in_the_order_of_arrival(scan):
     sketched = [tensor_id for tensor_id, row in rows.items() if row["sketch"]]
     assert sketched == [f"{content_hash(big[1].tobytes())}:F32[128,64]"]
     assert len(rows[sketched[0]]["sketch"]) == SKETCH.depth * SKETCH.width
-    assert rows[sketched[0]]["shape"] == [64, 32]
+    assert rows[sketched[0]]["shape"] == [128, 64]
     assert all(row["standalone_ratio"] > 0 for row in rows.values())
 
 
