@@ -69,8 +69,7 @@ class Bench:
 
     def shares(self, dtype: str) -> tuple[float, ...]:
         """Share of each plane group in the bits of an element."""
-        layout = SketchLayout.of(dtype, self.hub.settings)
-        return tuple(planes / layout.n_planes for planes in layout.group_planes)
+        return SketchLayout.of(dtype, self.hub.settings).shares
 
     def choose_pairs(self, dtype: str, count: int) -> list[Pair]:
         """Pairs over the whole range of distances, chosen as an ingest does."""
