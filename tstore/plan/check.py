@@ -31,7 +31,6 @@ def check(problem: Problem, assignment: Assignment) -> None:
     new = base[base >= k] - k
     _require((base[new] == STANDALONE).all(), "only tensors stored whole as bases")
     deltas = np.flatnonzero(base != STANDALONE)
-    deltas = deltas[np.argsort(base[deltas], kind="stable")]
     expected = problem.standalone.copy()
     expected[deltas] = price(problem, ids[deltas], base[deltas, None])[:, 0]
     _require((assignment.ratio == expected).all(), "the predicted ratio of each choice")

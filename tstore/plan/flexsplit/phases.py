@@ -177,7 +177,6 @@ def assignment_of(problem: Problem, offers: Assignment, state: State) -> Assignm
     base[state.is_base] = STANDALONE
     ratio[state.is_base] = problem.standalone[state.is_base]
     deltas = np.flatnonzero(~state.is_base & (state.base >= 0))
-    deltas = deltas[np.argsort(state.base[deltas], kind="stable")]
     base[deltas] = problem.n_stored + state.base[deltas]
     ids = new_ids(problem)
     ratio[deltas] = price(problem, ids[deltas], base[deltas, None])[:, 0]
