@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench bench-planning clean
+.PHONY: demo test chaos lint bench bench-planning clean
 .DELETE_ON_ERROR:
 
 $(VENV)/installed: pyproject.toml
@@ -28,6 +28,10 @@ lint: $(VENV)/installed
 
 test: lint
 	$(BIN)/python -m pytest
+
+# Workers, nodes, drivers and servers that die, on a cluster of two nodes: a quarter of an hour.
+chaos: $(VENV)/installed
+	$(BIN)/python -m pytest -m chaos -v $(ARGS)
 
 # Beside its peers, in an environment of its own: zipnn brings torch along.
 .venv-bench/installed: pyproject.toml

@@ -18,8 +18,8 @@ SET VARIABLE store_root = regexp_replace(
 
 CREATE OR REPLACE TEMP TABLE runs AS
 SELECT run_id AS run, kind, CAST(committed_at AS TIMESTAMP) AS committed_at, tool_version,
-       CASE WHEN schema_version = 2 THEN schema_version
-            ELSE error(concat('expected catalog schema 2, found ', schema_version, ' in run ',
+       CASE WHEN schema_version = 3 THEN schema_version
+            ELSE error(concat('expected catalog schema 3, found ', schema_version, ' in run ',
                               run_id, '; use the views of tstore ', tool_version))
        END AS schema_version,
        options, counts, tables

@@ -48,6 +48,50 @@ class RangeError(TStoreError):
     """A ranged read asked for bytes that the object does not have."""
 
 
+class LocationError(TStoreError):
+    """The text names no place that an object store can be at."""
+
+
+class ObjectStoreConfigError(TStoreError):
+    """The environment or the profiles do not say how to reach the object store."""
+
+
+class BucketNotFoundError(TStoreError):
+    """The server has no bucket of that name."""
+
+
+class CredentialsMissingError(TStoreError):
+    """No credentials for the object store were found."""
+
+
+class CredentialsRefusedError(TStoreError):
+    """The server does not know the credentials, or they expired."""
+
+
+class AccessDeniedError(TStoreError):
+    """The server knows the credentials but does not allow the request."""
+
+
+class RequestRefusedError(TStoreError):
+    """The server refused a request, and would again."""
+
+
+class ObjectStoreUnavailableError(TStoreError):
+    """The server did not answer, or answered with faults, for as long as we were patient."""
+
+
+class UploadLostError(TStoreError):
+    """The server no longer knows an upload in parts that was under way."""
+
+
+class ConditionalPutUnsupportedError(TStoreError):
+    """The server does not keep two writers apart, so two jobs could overwrite one another."""
+
+
+class StoreNotWritableError(TStoreError):
+    """The operating system refused to write to the store: full, read-only or not permitted."""
+
+
 # --- store and catalog ------------------------------------------------------------------------
 
 
@@ -87,7 +131,7 @@ class PlanInvariantError(TStoreError):
 
 
 class HubNotFoundError(TStoreError):
-    """The hub location is missing or is not a directory."""
+    """The hub location is missing, or is neither a directory nor a prefix of objects."""
 
 
 class EmptyHubError(TStoreError):
@@ -110,6 +154,10 @@ class BrokenSymlinkError(SourceRejectedError):
     """A symbolic link points to nothing, or in a circle."""
 
 
+class PathConflictError(SourceRejectedError):
+    """A file lies where the path of another one needs a directory."""
+
+
 class NotRegularFileError(SourceRejectedError):
     """A device, socket or pipe lies where a file was expected."""
 
@@ -124,6 +172,10 @@ class SourceChangedError(SourceRejectedError):
 
 class SourceUnreadableError(SourceRejectedError):
     """The operating system refused to read the file."""
+
+
+class WorkerLostError(SourceRejectedError):
+    """Every worker that took the file was lost: it needs more memory than a node has, or worse."""
 
 
 class IdentityCollisionError(SourceRejectedError):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 KIB = 1 << 10
 MIB = 1 << 20
+GIB = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -80,29 +81,44 @@ class TaskSettings:
     Attributes
     ----------
     scan_nbytes : int
-        Raw bytes per scan task; larger files are split by tensors, small ones batched.
+        Raw bytes per scan task: small files are batched; a file that is larger, and a good part
+        of the whole hub, is split by tensors.
     encode_nbytes : int
         Raw bytes per encode task, which is also the upper size of a pack's content
         (a single larger tensor gets a pack of its own).
     opaque_extent_nbytes : int
         Opaque bytes are cut at this size, so that a huge unparsable file streams.
+    tensor_extent_nbytes : int
+        Larger tensors are cut into parts of this size along their rows, each hashed, sketched and
+        encoded by itself: memory depends on it, and a huge tensor is worked on by many cores.
     memory_factor : int
         Memory a task declares, as a multiple of its largest tensor: source, base, blob and
         the decoded copy that is compared.
     base_memory_nbytes : int
         What a worker takes before any data: interpreter, numba, pyarrow.
+    base_cache_nbytes : int
+        Decoded bases that a worker keeps from one encode task to the next.
+    in_flight_nbytes : int
+        Raw bytes per core that are handed to Ray at a time; several tasks' worth, so that none
+        waits for the driver and an autoscaler sees that there is more to do.
     max_retries : int
-        Times a shard is tried again after its worker was lost. Wrong data is never retried.
+        Times a shard is tried again after its worker was lost, or the object store did not
+        answer. Wrong data is never retried.
     """
 
-    scan_nbytes: int = 256 * MIB
+    scan_nbytes: int = 128 * MIB
     encode_nbytes: int = 128 * MIB
     opaque_extent_nbytes: int = 32 * MIB
+    tensor_extent_nbytes: int = 128 * MIB
     memory_factor: int = 5
     base_memory_nbytes: int = 300 * MIB
+    base_cache_nbytes: int = 128 * MIB
+    in_flight_nbytes: int = 512 * MIB
     max_retries: int = 3
 
 
+DUCKDB_MEMORY = "1GiB"
+"""What the joins of the catalog may take; more goes to temporary files."""
 LEASE_TTL_S = 60.0
 """A writer that has not renewed its lease for this long is taken for dead."""
 LEASE_RENEW_S = 15.0

@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.planning.hub import Hub, UniqueTensor
 from tstore.hub.formats import Extent, file_extents
 from tstore.hub.location import HubLocation
-from tstore.hub.reader import SourceReader
+from tstore.hub.reader import open_source
 from tstore.hub.snapshot import HubFile, list_hub
 from tstore.ids import OPAQUE, content_hash, make_tensor_id
 from tstore.settings import SketchSettings, TaskSettings
@@ -121,7 +121,7 @@ def _scan(file: HubFile, cache: Path, settings: SketchSettings, recipe: str) -> 
         rows: list[Row] = np.load(kept, allow_pickle=True).tolist()
         return rows
     rows = []
-    with SourceReader(file.source) as reader:
+    with open_source(file.source) as reader:
         extents, _ = file_extents(
             reader, file.path, opaque_nbytes=TaskSettings().opaque_extent_nbytes
         )

@@ -10,6 +10,7 @@ from unittest import mock
 
 import pytest
 
+from support.faulty_proxy import Fault, faulty_proxy
 from support.inline import ingest_inline
 from tstore.catalog import keys, lease, open_store
 from tstore.errors import LeaseHeldError, LeaseLostError
@@ -31,9 +32,17 @@ def later(seconds):
     return mock.patch.object(lease.time, "time", return_value=now)
 
 
+@pytest.fixture(params=["local", "s3"])
+def store_uri(request, tmp_path):
+    """An empty place for a store of each kind."""
+    return (
+        str(tmp_path / "store") if request.param == "local" else request.getfixturevalue("s3").uri()
+    )
+
+
 @pytest.fixture
-def objects(tmp_path):
-    return open_objects(str(tmp_path / "store"))
+def objects(store_uri):
+    return open_objects(store_uri)
 
 
 @pytest.fixture(autouse=True)
@@ -178,15 +187,26 @@ def test_an_expired_lease_is_taken_over_and_its_holder_notices(objects):
     assert content(objects)["purpose"] == "fast", "a lost lease is not given back"
 
 
-def test_a_job_that_lost_its_lease_commits_nothing(small_hub, tmp_path):
-    store = tmp_path / "store"
-    objects = open_objects(str(store))
-
+def test_a_job_that_lost_its_lease_commits_nothing(small_hub, store_uri, objects):
     def steal(stage, number):
         if stage == "encode":
             objects.put(keys.WRITER_LEASE, [json.dumps({"purpose": "thief"}).encode()])
 
     with pytest.raises(LeaseLostError):
-        ingest_inline(small_hub, store, before_shard=steal)
-    assert open_store(str(store)).catalog().runs == ()
+        ingest_inline(small_hub, store_uri, before_shard=steal)
+    assert open_store(store_uri).catalog().runs == ()
     assert content(objects) == {"purpose": "thief"}
+
+
+def test_a_lost_answer_does_not_cost_the_lease(s3, monkeypatch):
+    with faulty_proxy(s3.endpoint) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
+        objects = open_objects(s3.uri())
+        proxy.once(Fault.LOST, "PUT")  # that makes the lease
+        with hold(objects) as held:
+            proxy.once(Fault.LOST, "PUT")  # that renews it
+            held.check()
+            held.check()
+            proxy.once(Fault.LOST, "PUT")  # that gives it back
+        assert content(objects)["expires_at"] == 0
+        assert (proxy.fired[Fault.LOST], proxy.planned) == (3, 0)

@@ -1,14 +1,19 @@
 """``store.json``: made once, and refused when it is not ours."""
 
 import json
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from support.races import in_threads
 from tstore.catalog import keys, open_store
 from tstore.catalog.store import FORMAT_VERSION, open_or_create
-from tstore.errors import StoreFormatError, StoreNotFoundError
+from tstore.errors import (
+    ConditionalPutUnsupportedError,
+    StoreFormatError,
+    StoreNotFoundError,
+)
+from tstore.objects import PROBE_PREFIX, open_objects
+from tstore.objects.local import LocalObjects
 from tstore.settings import SketchSettings
 
 SKETCH = SketchSettings(depth=3, width=64, seed=5, min_nbytes=100)
@@ -28,15 +33,10 @@ def test_sketch_parameters_are_those_of_the_first_time(tmp_path):
 
 
 def test_of_two_creators_both_get_the_parameters_of_one(tmp_path):
-    barrier = threading.Barrier(4)
-
     def create(seed):
-        barrier.wait()
         return open_or_create(str(tmp_path), SketchSettings(seed=seed)).sketch
 
-    with ThreadPoolExecutor(4) as pool:
-        found = set(pool.map(create, range(4)))
-    assert found == {open_store(str(tmp_path)).sketch}
+    assert set(in_threads(4, create)) == {open_store(str(tmp_path)).sketch}
 
 
 def test_an_empty_directory_becomes_a_store(tmp_path):
@@ -90,3 +90,37 @@ def test_a_missing_store_is_said_to_be_missing(tmp_path):
     with pytest.raises(StoreNotFoundError, match="ingest a hub to make one"):
         open_store(str(tmp_path / "nowhere"))
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_place_that_cannot_keep_two_jobs_apart_is_refused(tmp_path, monkeypatch):
+    def probe(self):
+        raise ConditionalPutUnsupportedError("expected conditional puts, found none")
+
+    monkeypatch.setattr(LocalObjects, "probe", probe)
+    with pytest.raises(ConditionalPutUnsupportedError):
+        open_or_create(str(tmp_path), SKETCH)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_appears_while_we_look_is_opened(tmp_path, monkeypatch):
+    uri, listed = str(tmp_path), LocalObjects.list
+
+    def late(self, prefix):
+        monkeypatch.setattr(LocalObjects, "list", listed)
+        open_or_create(uri, SKETCH)
+        return listed(self, prefix)
+
+    monkeypatch.setattr(LocalObjects, "list", late)
+    assert open_or_create(uri, SketchSettings()).sketch == SKETCH
+
+
+def test_the_probe_of_another_job_is_no_foreign_object(tmp_path):
+    write(tmp_path, f"{PROBE_PREFIX}x", b"x")
+    assert open_or_create(str(tmp_path), SKETCH).sketch == SKETCH
+
+
+def test_of_two_creators_in_a_bucket_both_get_the_parameters_of_one(s3):
+    uri = s3.uri()
+    found = in_threads(4, lambda seed: open_or_create(uri, SketchSettings(seed=seed)).sketch)
+    assert set(found) == {open_store(uri).sketch}
+    assert [info.key for info in open_objects(uri).list("")] == [keys.STORE]

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tstore.catalog.blobs import BlobLocation
 from tstore.encode import shards as shards_module
 from tstore.encode.shards import EncodeItem, plan_shards
 from tstore.hub.location import HubLocation, HubTensor
@@ -30,27 +29,8 @@ def delta(name, base, nbytes=10):
     return EncodeItem(tensor(name, nbytes), "BF16", "tensorx", tensor(base, nbytes))
 
 
-def stored(name):
-    return BlobLocation(name, f"sha-{name}", 10, "pack", 0, 5, None, "sum")
-
-
 def names(shards):
     return [[item.target.tensor_id for item in shard.items] for shard in shards]
-
-
-def test_a_base_and_its_deltas_follow_one_another():
-    items = [delta("a1", "a"), alone("x"), alone("a"), delta("b1", "b"), delta("a2", "a")]
-    items += [alone("b"), alone("y")]
-    (shard,) = plan_shards(items, "zipnn", TASKS)
-    assert names([shard]) == [["a", "a1", "a2", "x", "b", "b1", "y"]]
-
-
-def test_deltas_of_a_stored_base_are_together_too():
-    items = [
-        EncodeItem(tensor(name), "BF16", "tensorx", stored(base))
-        for name, base in (("a1", "a"), ("b1", "b"), ("a2", "a"))
-    ]
-    assert names(plan_shards(items, "zipnn", TASKS)) == [["a1", "a2", "b1"]]
 
 
 sizes = st.lists(st.integers(1, 150), max_size=30)
@@ -62,7 +42,7 @@ def test_shards_hold_every_item_once_within_their_budget(sizes, cluster):
         alone(f"t{n}", size) if n % cluster == 0 else delta(f"t{n}", f"t{n - n % cluster}", size)
         for n, size in enumerate(sizes)
     ]
-    shards = plan_shards(items, "zipnn", TASKS)
+    shards = list(plan_shards(items, "zipnn", TASKS))
     assert [name for group in names(shards) for name in group] == [
         f"t{n}" for n in range(len(items))
     ]
@@ -70,7 +50,7 @@ def test_shards_hold_every_item_once_within_their_budget(sizes, cluster):
         assert shard.nbytes == sum(item.nbytes for item in shard.items)
         assert shard.nbytes <= TASKS.encode_nbytes or len(shard.items) == 1
         assert shard.memory_nbytes >= 4 * max(item.nbytes for item in shard.items)
-    assert shards == plan_shards(items, "zipnn", TASKS)
+    assert shards == list(plan_shards(items, "zipnn", TASKS))
     assert len({shard.key for shard in shards}) == len(shards)
     for one, two in pairwise(shards):
         assert one.nbytes + two.items[0].nbytes > TASKS.encode_nbytes, "no shard ends early"
@@ -83,7 +63,32 @@ def test_the_number_of_items_is_bounded_as_the_header_of_a_pack_is(monkeypatch):
 
 
 def test_no_items_no_shards():
-    assert plan_shards([], "zipnn", TASKS) == []
+    assert list(plan_shards([], "zipnn", TASKS)) == []
+
+
+def test_items_are_taken_as_shards_are_asked_for():
+    taken = []
+
+    def items():
+        for n in range(100):
+            taken.append(n)
+            yield alone(f"t{n}", 50)
+
+    shards = plan_shards(items(), "zipnn", TASKS)
+    assert names([next(shards)]) == [["t0", "t1"]]
+    assert len(taken) == 3
+
+
+@given(count=st.integers(1, 9))
+def test_halves_hold_every_item_once_and_have_keys_of_their_own(count):
+    (whole,) = plan_shards([alone(f"t{n}", 10) for n in range(count)], "zipnn", TASKS)
+    halves = whole.halves()
+    if count == 1:
+        assert halves == ()
+        return
+    assert [name for half in names(halves) for name in half] == names([whole])[0]
+    assert sum(half.nbytes for half in halves) == whole.nbytes
+    assert len({whole.key, *(half.key for half in halves)}) == 3
 
 
 BASE = delta("a1", "a")
@@ -113,5 +118,5 @@ def test_what_decides_the_result_decides_the_key(other):
 
 
 def test_the_standalone_codec_decides_the_key():
-    keys = {plan_shards([BASE], codec, TASKS)[0].key for codec in ("zipnn", "zstd")}
+    keys = {next(plan_shards([BASE], codec, TASKS)).key for codec in ("zipnn", "zstd")}
     assert len(keys) == 2

@@ -11,6 +11,7 @@ from support.hubs import bf16_weights, drifted
 from support.stores import pack_file
 from tstore.catalog import keys
 from tstore.catalog.blobs import BlobLocation
+from tstore.encode.bases import worker_bases
 from tstore.encode.shards import EncodeItem, plan_shards
 from tstore.encode.stage import encode_shard
 from tstore.errors import VerificationError
@@ -24,6 +25,11 @@ RNG = np.random.default_rng(3)
 BASE = bf16_weights(RNG, 64, 64)
 NEAR = drifted(RNG, BASE)
 UNRELATED = bf16_weights(RNG, 64, 64)
+
+
+@pytest.fixture(autouse=True)
+def _forgetful_worker():
+    worker_bases.cache_clear()
 
 
 @pytest.fixture
@@ -53,7 +59,7 @@ def item(target, base=None, codec="tensorx", alone_nbytes=1 << 30):
 def encode(store, *items):
     """Blob rows and failure rows of one shard of these items."""
     (shard,) = plan_shards(items, "zipnn", TaskSettings())
-    tables = encode_shard(shard, str(store), "zipnn")
+    tables = encode_shard(shard, str(store), "zipnn", 0)
     return tables["blobs"].to_pylist(), tables["failures"].to_pylist()
 
 

@@ -9,15 +9,17 @@ from safetensors.numpy import save
 from tstore.errors import HeaderTooLargeError, HeaderTruncatedError, OffsetRangeError, OverlapError
 from tstore.hub import formats
 from tstore.hub.formats import Extent, file_extents
-from tstore.hub.reader import SourceReader, stat_source
+from tstore.hub.reader import open_source, stat_source
 from tstore.hub.safetensors_header import TensorEntry
 
 
-def cut(folder, name, content, opaque_nbytes=1 << 20):
+def cut(folder, name, content, opaque_nbytes=1 << 20, tensor_nbytes=1 << 20):
     path = folder / "content"
     path.write_bytes(content)
-    with SourceReader(stat_source(path)) as reader:
-        extents, error = file_extents(reader, name, opaque_nbytes=opaque_nbytes)
+    with open_source(stat_source(path)) as reader:
+        extents, error = file_extents(
+            reader, name, opaque_nbytes=opaque_nbytes, tensor_nbytes=tensor_nbytes
+        )
     ends = [0] + [extent.stop for extent in extents]
     assert [extent.start for extent in extents] == ends[:-1]
     assert ends[-1] == len(content)
@@ -128,3 +130,57 @@ def test_a_format_need_only_name_its_tensors(tmp_path, monkeypatch):
     extents, error = cut(tmp_path, "m.mid", b"012")
     assert type(error) is OverlapError
     assert [(e.name, e.start, e.stop) for e in extents] == [(None, 0, 3)]
+
+
+BITS = {"F4": 4, "F6_E2M3": 6, "U8": 8, "BF16": 16, "F64": 64, "C64": 64}
+
+
+def parts_of(shape, dtype, limit, start=100):
+    nbytes, rest = divmod(int(np.prod(shape)) * BITS[dtype], 8)
+    assert not rest
+    entry = TensorEntry("w", dtype, shape, start, start + nbytes)
+    return list(formats._tensor(entry, limit)), start + nbytes
+
+
+@given(
+    dims=st.lists(st.integers(1, 12), min_size=1, max_size=4),
+    dtype=st.sampled_from(sorted(BITS)),
+    limit=st.integers(48, 300),
+)
+def test_parts_of_a_tensor_tile_it_and_are_tensors_themselves(dims, dtype, limit):
+    shape = (8 * dims[0], *dims[1:])  # whole bytes, whatever the dtype
+    parts, end = parts_of(shape, dtype, limit)
+    assert [start for _, _, _, start, _, _ in parts] == [100, *(stop for *_, stop, _ in parts[:-1])]
+    assert parts[-1][4] == end
+    if len(parts) == 1:
+        assert parts[0][2:] == (shape, 100, end, None)
+        return
+    for number, (name, kind, part_shape, start, stop, part) in enumerate(parts):
+        assert (name, kind, part) == ("w", dtype, number)
+        assert 0 < stop - start <= limit
+        assert int(np.prod(part_shape)) * BITS[dtype] == 8 * (stop - start)
+    assert len({shape for _, _, shape, *_ in parts[:-1]}) == 1
+
+
+def test_a_tensor_is_cut_along_its_rows():
+    parts, _ = parts_of((10, 8, 3), "BF16", 100)
+    assert [part[2] for part in parts] == [(2, 8, 3)] * 5
+    assert parts_of((2, 8, 3), "BF16", 96)[0] == [("w", "BF16", (2, 8, 3), 100, 196, None)]
+
+
+def test_leading_dimensions_of_one_are_no_obstacle():
+    parts, _ = parts_of((1, 10, 8, 3), "BF16", 100)
+    assert [part[2] for part in parts] == [(2, 8, 3)] * 5
+    parts, _ = parts_of((1, 1000), "BF16", 600)
+    assert [part[2] for part in parts] == [(300,), (300,), (300,), (100,)]
+
+
+def test_more_rows_leave_the_parts_before_them_as_they_were():
+    before, _ = parts_of((10, 16), "BF16", 100)
+    grown, _ = parts_of((13, 16), "BF16", 100)
+    assert grown[:3] == before[:3]
+
+
+def test_elements_of_six_bits_are_cut_between_bytes():
+    parts, _ = parts_of((1, 400), "F6_E2M3", 150)
+    assert [part[2] for part in parts] == [(192,), (192,), (16,)]

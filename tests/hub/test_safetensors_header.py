@@ -23,7 +23,7 @@ from tstore.errors import (
     SizeMismatchError,
     UnknownDtypeError,
 )
-from tstore.hub.reader import SourceReader, stat_source
+from tstore.hub.reader import open_source, stat_source
 from tstore.hub.safetensors_header import (
     MAX_HEADER_NBYTES,
     TensorEntry,
@@ -55,7 +55,7 @@ def reference_accepts(content):
 def read(tmp_path, content):
     path = tmp_path / "model.safetensors"
     path.write_bytes(content)
-    with SourceReader(stat_source(path)) as reader:
+    with open_source(stat_source(path)) as reader:
         return read_entries(reader)
 
 

@@ -1,11 +1,6 @@
-"""What every object store must do; a new kind of store joins the fixture."""
+"""What every object store must do; a new kind of store joins the fixture ``objects``."""
 
-import os
-import subprocess
-import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from signal import SIGKILL
+import pickle
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -15,29 +10,19 @@ from tstore.catalog.parquet import to_bytes
 from tstore.catalog.schema import PAIRS
 from tstore.errors import (
     InvalidKeyError,
+    LocationError,
     ObjectExistsError,
     ObjectNotFoundError,
-    PreconditionFailedError,
     RangeError,
     StoreNotFoundError,
 )
-from tstore.objects import ObjectInfo, open_objects
-from tstore.settings import KIB
+from tstore.objects import open_objects
 
 INVALID_KEYS = ["", "/a", "../a", "a/../b", "a/..", "./a", "a//b", "a/", "a\0b", "a\\b"]
 
 
-@pytest.fixture(params=["local"])
-def objects(request, tmp_path):
-    """An empty store of each kind."""
-    return open_objects({"local": str(tmp_path / "root")}[request.param])
-
-
 def keys_of(objects, prefix=""):
     return [info.key for info in objects.list(prefix)]
-
-
-# --- one writer -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -52,8 +37,10 @@ def test_what_was_put_is_got(objects, put, parts):
     assert objects.get("a/b/c") == whole
     assert objects.get_versioned("a/b/c")[0] == whole
     assert objects.get_range("a/b/c", 0, len(whole)) == whole
-    assert objects.head("a/b/c") == ObjectInfo("a/b/c", len(whole))
-    assert list(objects.list("")) == [ObjectInfo("a/b/c", len(whole))]
+    info = objects.head("a/b/c")
+    assert (info.key, info.nbytes) == ("a/b/c", len(whole))
+    assert list(objects.list("")) == [info]
+    assert info.version in ("", objects.get_versioned("a/b/c")[1])
 
 
 def test_put_replaces_and_put_new_does_not(objects):
@@ -149,7 +136,13 @@ def test_an_empty_place_lists_nothing_and_is_not_made_by_reading(objects, tmp_pa
     assert keys_of(objects) == keys_of(objects, "a/b") == []
     objects.delete("a")
     objects.remove_abandoned(0)
-    assert not (tmp_path / "root").exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_probe_leaves_nothing(objects):
+    objects.put("k", [b"x"])
+    objects.probe()
+    assert keys_of(objects) == ["k"]
 
 
 def test_pyarrow_reads_the_same_namespace(objects):
@@ -162,6 +155,13 @@ def test_pyarrow_reads_the_same_namespace(objects):
 def test_the_uri_opens_the_same_store(objects):
     objects.put("k", [b"x"])
     assert open_objects(objects.uri).get("k") == b"x"
+    assert open_objects(objects.uri).uri == objects.uri
+
+
+def test_a_store_can_be_sent_to_a_worker(shared_objects):
+    shared_objects.put("k", [b"x"])
+    sent = pickle.loads(pickle.dumps(shared_objects))
+    assert (sent.uri, sent.get("k")) == (shared_objects.uri, b"x")
 
 
 def test_file_locations(tmp_path):
@@ -171,175 +171,14 @@ def test_file_locations(tmp_path):
         open_objects("ftp://host/root")
 
 
-# --- several writers --------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "rest", ["", "/", "b", "B/x", "a_b/x", "bucket//x", "bucket/a/../b", "-b/x"]
+)
+def test_s3_locations_are_checked(rest):
+    with pytest.raises(LocationError, match="expected a location like s3://bucket/prefix"):
+        open_objects(f"s3://{rest}")
 
 
-def in_threads(count, function):
-    """Results of ``function(number)`` in so many threads that start together."""
-    barrier = threading.Barrier(count)
-
-    def run(number):
-        barrier.wait()
-        return function(number)
-
-    with ThreadPoolExecutor(count) as pool:
-        return list(pool.map(run, range(count)))
-
-
-def test_one_of_eight_creators_wins(objects):
-    def create(number):
-        try:
-            objects.put_new("runs/x", [bytes([number]) * 100])
-        except ObjectExistsError:
-            return None
-        return number
-
-    for _ in range(5):
-        winners = [number for number in in_threads(8, create) if number is not None]
-        assert len(winners) == 1
-        assert objects.get("runs/x") == bytes(winners) * 100
-        objects.delete("runs/x")
-    assert keys_of(objects) == []
-
-
-CREATE = """
-import sys
-from tstore.errors import ObjectExistsError
-from tstore.objects import open_objects
-print("ready", flush=True)
-sys.stdin.readline()
-try:
-    open_objects(sys.argv[1]).put_new("runs/x", [sys.argv[2].encode()])
-except ObjectExistsError:
-    sys.exit(3)
-"""
-
-
-def test_one_of_several_processes_wins(objects):
-    command = [sys.executable, "-c", CREATE, objects.uri]
-    pipe = subprocess.PIPE
-    racers = [
-        subprocess.Popen([*command, str(number)], stdin=pipe, stdout=pipe) for number in range(3)
-    ]
-    for racer in racers:
-        assert racer.stdout.readline() == b"ready\n"
-    for racer in racers:
-        racer.stdin.write(b"go\n")
-        racer.stdin.flush()
-    for racer in racers:
-        racer.communicate()
-    codes = [racer.returncode for racer in racers]
-    assert sorted(codes) == [0, 3, 3]
-    assert objects.get("runs/x") == str(codes.index(0)).encode()
-
-
-def test_put_if_match_takes_only_the_version_that_was_read(objects):
-    objects.put("k", [b"1"])
-    _, first = objects.get_versioned("k")
-    second = objects.put_if_match("k", [b"2"], first)
-    assert objects.get_versioned("k") == (b"2", second)
-    with pytest.raises(PreconditionFailedError, match="read it again"):
-        objects.put_if_match("k", [b"3"], first)
-    assert objects.get("k") == b"2"
-    objects.put_if_match("k", [b"3"], second)
-    assert objects.get("k") == b"3"
-
-
-def test_no_increment_is_lost(objects):
-    objects.put("n", [b"0"])
-
-    def increment(_):
-        for _ in range(8):
-            while True:
-                data, version = objects.get_versioned("n")
-                try:
-                    objects.put_if_match("n", [str(int(data) + 1).encode()], version)
-                    break
-                except PreconditionFailedError:
-                    continue
-
-    in_threads(6, increment)
-    assert objects.get("n") == b"48"
-    assert keys_of(objects) == ["n"]
-
-
-def test_readers_never_see_half_an_object(objects):
-    nbytes = 256 * KIB
-    objects.put("k", [bytes(nbytes)])
-    written = threading.Event()
-
-    def write():
-        try:
-            for number in range(1, 21):
-                objects.put("k", [bytes([number]) * (nbytes // 4)] * 4)
-        finally:
-            written.set()
-
-    def read():
-        seen = set()
-        while True:
-            last = written.is_set()
-            data = objects.get("k")
-            assert len(data) == nbytes
-            assert data.count(data[:1]) == nbytes
-            assert keys_of(objects) == ["k"]
-            seen.add(data[0])
-            if last:
-                return seen
-
-    _, seen = in_threads(2, lambda number: (write, read)[number]())
-    assert 20 in seen
-
-
-# --- writers that fail ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("put", ["put", "put_new"])
-def test_a_writer_that_raises_leaves_nothing(objects, put):
-    def parts():
-        yield bytes(100)
-        raise OSError("disk on fire")
-
-    with pytest.raises(OSError, match="disk on fire"):
-        getattr(objects, put)("a/k", parts())
-    assert keys_of(objects) == []
-    objects.put_new("a/k", [b"x"])
-    with pytest.raises(OSError, match="disk on fire"):
-        objects.put("a/k", parts())
-    assert objects.get("a/k") == b"x"
-
-
-DIE_HALFWAY = """
-import os, signal, sys
-from tstore.objects import open_objects
-def parts():
-    yield bytes(1 << 20)
-    os.kill(os.getpid(), signal.SIGKILL)
-getattr(open_objects(sys.argv[1]), sys.argv[2])(sys.argv[3], parts())
-"""
-
-
-@pytest.mark.parametrize(("put", "key"), [("put", "old"), ("put_new", "new")])
-def test_a_killed_writer_leaves_no_partial_object(objects, put, key, tmp_path):
-    objects.put("old", [b"x"])
-    command = [sys.executable, "-c", DIE_HALFWAY, objects.uri, put, key]
-    assert subprocess.run(command, check=False).returncode == -SIGKILL
-    assert list(objects.list("")) == [ObjectInfo("old", 1)]
-    assert objects.get("old") == b"x"
-    objects.put(key, [b"again"])
-    assert objects.get(key) == b"again"
-
-
-def test_what_killed_writers_left_is_removed_once_it_is_old(objects, tmp_path):
-    command = [sys.executable, "-c", DIE_HALFWAY, objects.uri, "put", "k"]
-    subprocess.run(command, check=False)
-    objects.put("kept", [b"x"])
-
-    def files():
-        return {name for _, _, names in os.walk(tmp_path) for name in names}
-
-    assert len(files()) == 2
-    objects.remove_abandoned(3600)
-    assert len(files()) == 2, "its writer may still be at work"
-    objects.remove_abandoned(-1)
-    assert files() == {"kept"}
+def test_s3_locations(s3):
+    for text in ("s3://tests", "s3://tests/", "s3://tests/a/b", "s3://tests/a/b/"):
+        assert open_objects(text).uri == text.removesuffix("/")

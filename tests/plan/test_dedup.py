@@ -1,6 +1,7 @@
 """Which extents are new, which files are taken in, and which are refused."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -9,12 +10,12 @@ import pytest
 from support.hubs import safetensors_bytes
 from support.stores import committed_rows
 from tstore.catalog import Catalog
-from tstore.catalog.schema import EXTENTS, SOURCES
+from tstore.catalog.schema import EXTENTS, FILES, REJECTS, SOURCES, TENSORS
 from tstore.errors import PlanInvariantError
 from tstore.hub.snapshot import list_hub
 from tstore.ids import content_hash, sha256
 from tstore.objects import open_objects
-from tstore.plan.dedup import BAD_SOURCES, accept, describe_unique
+from tstore.plan.dedup import BAD_SOURCES, accept
 from tstore.plan.pending import find_pending
 from tstore.settings import SketchSettings, TaskSettings
 from tstore.sketch.scan import plan_scan, scan_shard
@@ -38,13 +39,15 @@ class Scanned:
         """Extents of the file whose path ends like this."""
         return [row for row in self.extents if row["source"].endswith(path)]
 
-    def accept(self, *bad, describe=False):
+    def accept(self, *bad):
         with Catalog(open_objects(str(self.store))).connect() as connection:
             connection.register("scanned_sources", pa.Table.from_pylist(self.sources, SOURCES))
             connection.register("scanned_extents", pa.Table.from_pylist(self.extents, EXTENTS))
             tables = [pa.Table.from_pylist([row], BAD_SOURCES) for row in bad]
             accepted = accept(connection, self.occurrences, tables)
-            return (accepted, describe_unique(connection)) if describe else accepted
+            schemas = {"files": FILES, "tensors": TENSORS, "rejects": REJECTS}
+            rows = {n: getattr(accepted, n).to_arrow_table().cast(s) for n, s in schemas.items()}
+            return SimpleNamespace(unique=accepted.unique.to_arrow_table(), **rows)
 
 
 def bytes_of(unique):
@@ -243,18 +246,6 @@ def test_a_source_without_its_digest_stops_the_run(scan):
     with pytest.raises(PlanInvariantError, match=r"one/model\.safetensors"):
         scanned.accept()
 
-
-def test_unique_extents_are_described_in_the_order_of_arrival(scan):
-    big = ("F32", np.random.default_rng(0).normal(size=(128, 64)).astype(np.float32))
-    scanned = scan(a__one=model(A, big, A), b__two=model(big, B))
-    accepted, described = scanned.accept(describe=True)
-    assert described["tensor_id"].to_pylist() == accepted.unique["tensor_id"].to_pylist()
-    rows = {row["tensor_id"]: row for row in described.to_pylist()}
-    sketched = [tensor_id for tensor_id, row in rows.items() if row["sketch"]]
-    assert sketched == [f"{content_hash(big[1].tobytes())}:F32[128,64]"]
-    assert len(rows[sketched[0]]["sketch"]) == SKETCH.depth * SKETCH.width
-    assert rows[sketched[0]]["shape"] == [128, 64]
-    assert all(row["standalone_ratio"] > 0 for row in rows.values())
 
 
 def test_the_order_of_the_scanned_rows_does_not_matter(scan):

@@ -112,13 +112,13 @@ def test_odd_files(tmp_path):
 
 def test_a_base_is_decoded_once_while_there_is_room(small_store, tmp_path, monkeypatch):
     decoded = []
-    decode = TensorReader._decode
+    decode = reader_module._decoded
 
-    def counted(self, blob, base):
+    def counted(blob, *args):
         decoded.append(blob.tensor_id)
-        return decode(self, blob, base)
+        return decode(blob, *args)
 
-    monkeypatch.setattr(TensorReader, "_decode", counted)
+    monkeypatch.setattr(reader_module, "_decoded", counted)
     store = open_store(str(small_store))
     restore_repo(store, "lab/tuned", tmp_path / "one")
     assert len(decoded) == len(set(decoded))
@@ -258,18 +258,19 @@ def test_a_file_where_a_directory_belongs_is_a_conflict(deep_store, tmp_path, fi
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 def test_an_interrupted_file_leaves_nothing(small_hub, small_store, tmp_path, monkeypatch, error):
-    read, count = TensorReader.read, 0
+    read_all, count = TensorReader.read_all, 0
 
-    def read_a_few(self, tensor_id):
+    def read_a_few(self, tensor_ids):
         nonlocal count
-        count += 1
-        if count > 5:
-            raise error
-        return read(self, tensor_id)
+        for data in read_all(self, tensor_ids):
+            count += 1
+            if count > 5:
+                raise error
+            yield data
 
     store = open_store(str(small_store))
     with monkeypatch.context() as patch:
-        patch.setattr(files_module.TensorReader, "read", read_a_few)
+        patch.setattr(files_module.TensorReader, "read_all", read_a_few)
         with pytest.raises(type(error)):
             restore_repo(store, "lab/base", tmp_path)
     assert sorted(os.listdir(tmp_path)) == ["README.md", "config.json"]
@@ -283,14 +284,15 @@ from pathlib import Path
 from tstore.catalog import open_store
 from tstore.restore.files import restore_repo
 from tstore.restore.reader import TensorReader
-read, count = TensorReader.read, 0
-def read_a_few(self, tensor_id):
+read_all, count = TensorReader.read_all, 0
+def read_a_few(self, tensor_ids):
     global count
-    count += 1
-    if count > 5:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return read(self, tensor_id)
-TensorReader.read = read_a_few
+    for data in read_all(self, tensor_ids):
+        count += 1
+        if count > 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield data
+TensorReader.read_all = read_a_few
 restore_repo(open_store(sys.argv[1]), "lab/base", Path(sys.argv[2]))
 """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import contextmanager, nullcontext
 from operator import itemgetter
 from pathlib import Path
@@ -13,7 +13,7 @@ from unittest import mock
 from rich.console import Console
 
 from tstore.catalog.workspace import Workspace
-from tstore.cluster.fanout import StageReport
+from tstore.cluster.fanout import Stage, StageReport
 from tstore.cluster.ingest import IngestReport, ingest
 from tstore.cluster.job import IngestOptions
 
@@ -21,24 +21,24 @@ BeforeShard = Callable[[str, int], None]
 
 
 def run_stage_inline(
-    stage: str,
-    function: Any,
-    shards: Sequence[Any],
+    stage: Stage,
+    shards: Iterable[Any],
+    nbytes: int,
     args: tuple[Any, ...],
     workspace: Workspace,
-    *,
+    *_: Any,
     before_shard: BeforeShard = lambda stage, number: None,
     last_first: bool = False,
-    **_: Any,
-) -> StageReport:
+) -> tuple[StageReport, list[str]]:
     """`tstore.cluster.fanout.fan_out` without Ray."""
-    done = workspace.finished(stage)
+    shards = list(shards)
+    done = workspace.finished(stage.name)
     report = StageReport(shards=len(shards), shards_resumed=sum(s.key in done for s in shards))
     for number, shard in sorted(enumerate(shards), reverse=last_first, key=itemgetter(0)):
-        before_shard(stage, number)
+        before_shard(stage.name, number)
         if shard.key not in done:
-            workspace.write_shard(stage, shard.key, function(shard, *args), {})
-    return report
+            workspace.write_shard(stage.name, shard.key, stage.function(shard, *args), {})
+    return report, [shard.key for shard in shards]
 
 
 def ingest_inline(
@@ -55,8 +55,8 @@ def ingest_inline(
     of a stage run in reverse: a cluster promises no order.
     """
 
-    def fan_out(*args: Any, **kwargs: Any) -> StageReport:
-        return run_stage_inline(*args, before_shard=before_shard, last_first=last_first, **kwargs)
+    def fan_out(*args: Any) -> tuple[StageReport, list[str]]:
+        return run_stage_inline(*args, before_shard=before_shard, last_first=last_first)
 
     @contextmanager
     def patched() -> Any:

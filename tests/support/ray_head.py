@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+import urllib.request
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -26,12 +27,15 @@ def free_port() -> int:
 
 
 @contextmanager
-def ray_head(num_cpus: int = 2) -> Iterator[dict[str, str]]:
-    """Environment in which programs join a fresh head node; it ends with the block."""
+def ray_head(num_cpus: int = 2, *, dashboard: bool = False) -> Iterator[dict[str, str]]:
+    """Environment in which programs join a fresh head node; it ends with the block.
+
+    With a dashboard, ``ray job`` reaches it in that environment as well.
+    """
     folder = Path(tempfile.mkdtemp(prefix="tsray-", dir="/tmp"))  # socket paths must stay short
     token = folder / "token"
     token.write_text(secrets.token_hex(32))
-    port = free_port()
+    port, dashboard_port, agent_port = free_port(), free_port(), free_port()
     scripts = Path(sys.executable).parent
     environment = {
         **os.environ,
@@ -41,16 +45,21 @@ def ray_head(num_cpus: int = 2) -> Iterator[dict[str, str]]:
         "PATH": f"{scripts}:{os.environ['PATH']}",
     }
     command = [str(scripts / "ray"), "start", "--head", "--block", f"--num-cpus={num_cpus}"]
-    command += [f"--port={port}", "--include-dashboard=false", "--disable-usage-stats"]
+    command += [f"--port={port}", f"--include-dashboard={dashboard}", "--disable-usage-stats"]
     command += ["--object-store-memory=100000000", "--temp-dir", str(folder / "rt")]
-    command += [f"--ray-client-server-port={free_port()}"]
+    command += [f"--ray-client-server-port={free_port()}", f"--dashboard-port={dashboard_port}"]
+    command += [f"--dashboard-agent-listen-port={agent_port}"]
     log = (folder / "log").open("wb")
     head = subprocess.Popen(
         command, env=environment, start_new_session=True, stdout=log, stderr=subprocess.STDOUT
     )
+    environment["RAY_ADDRESS"] = f"127.0.0.1:{port}"
+    environment["RAY_API_SERVER_ADDRESS"] = f"http://127.0.0.1:{dashboard_port}"
     try:
-        _wait_until_up(head, folder / "log")
-        yield {**environment, "RAY_ADDRESS": f"127.0.0.1:{port}"}
+        _wait_until(lambda: "Ray runtime started" in _log(folder), head, folder)
+        if dashboard:  # it answers before the agent does that starts jobs
+            _wait_until(lambda: _listens(dashboard_port) and _listens(agent_port), head, folder)
+        yield environment
     finally:
         head.terminate()  # the leader ends its children; the group would leave some behind
         try:
@@ -62,9 +71,27 @@ def ray_head(num_cpus: int = 2) -> Iterator[dict[str, str]]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _wait_until_up(head: subprocess.Popen[bytes], log: Path) -> None:
+def ask_dashboard(environment: dict[str, str], path: str) -> bytes:
+    """The answer of the dashboard of a head node to ``GET``; it wants the token."""
+    token = Path(environment["RAY_AUTH_TOKEN_PATH"]).read_text()
+    url = environment["RAY_API_SERVER_ADDRESS"] + path
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return bytes(answer.read())
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _log(folder: Path) -> str:
+    return (folder / "log").read_text(errors="replace")
+
+
+def _wait_until(holds: Callable[[], bool], head: subprocess.Popen[bytes], folder: Path) -> None:
     deadline = time.monotonic() + _START_TIMEOUT_S
-    while "Ray runtime started" not in (text := log.read_text(errors="replace")):
+    while not holds():
         if head.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"expected a Ray head node to start, found:\n{text[-3000:]}")
+            raise RuntimeError(f"expected a Ray head node to start, found:\n{_log(folder)[-3000:]}")
         time.sleep(0.2)

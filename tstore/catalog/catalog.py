@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 
 import duckdb
 import pyarrow as pa
@@ -17,6 +19,7 @@ from tstore.catalog.schema import SORT_KEYS, TABLES
 from tstore.errors import CatalogDamagedError, PlanInvariantError, RevisionNotFoundError
 from tstore.ids import sha256
 from tstore.objects import ObjectStore
+from tstore.settings import DUCKDB_MEMORY
 
 PART_ROWS = 256 * 1024
 """Rows per part: some tens of MB even with sketches packed, hence one put each."""
@@ -94,7 +97,12 @@ class Catalog:
         CatalogDamagedError
             A part is missing, or a query met one that cannot be read.
         """
-        with duckdb.connect() as connection:
+        with (
+            tempfile.TemporaryDirectory(prefix="tstore-duckdb-") as folder,
+            duckdb.connect(
+                config={"memory_limit": DUCKDB_MEMORY, "temp_directory": folder}
+            ) as connection,
+        ):
             for table in TABLES:
                 connection.register(table, self.dataset(table))
             connection.execute(CURRENT_FILES)
@@ -132,30 +140,65 @@ class Catalog:
 
 
 def write_tables(
-    objects: ObjectStore, run_id: str, tables: dict[str, pa.Table]
+    objects: ObjectStore, run_id: str, tables: Mapping[str, pa.Table | Iterator[pa.Table]]
 ) -> dict[str, list[Part]]:
-    """Write the rows of a run, sorted; they stay invisible until `commit`."""
+    """Write the rows of a run, sorted; they stay invisible until `commit`.
+
+    Parameters
+    ----------
+    objects : ObjectStore
+    run_id : str
+    tables : mapping of str to Table or iterator of Table
+        Rows of each table of the catalog. Of an iterator, each item is sorted already and becomes
+        a part, so that only one is in memory.
+    """
     written = {}
-    for name, table in tables.items():
-        if not table.schema.equals(TABLES[name]):
-            raise PlanInvariantError(
-                f"expected the columns of {name}: {TABLES[name].names}, found {table.schema.names}"
-            )
-        written[name] = _write_parts(objects, run_id, name, table)
+    for name, rows in tables.items():
+        parts = _sorted_parts(name, rows) if isinstance(rows, pa.Table) else rows
+        # An empty table gets one empty part: plain `read_parquet` fails where it finds no file.
+        parts = chain([next(parts, TABLES[name].empty_table())], parts)
+        written[name] = [
+            _write_part(objects, run_id, name, number, part) for number, part in enumerate(parts)
+        ]
     return written
 
 
-def _write_parts(objects: ObjectStore, run_id: str, name: str, table: pa.Table) -> list[Part]:
+def sorted_rows(name: str, rows: duckdb.DuckDBPyRelation) -> Iterator[pa.Table]:
+    """Rows of a table in its order, a part at a time, for `write_tables`; DuckDB sorts on disk."""
+    order = ", ".join(f'"{key}"' for key in SORT_KEYS[name])
+    held: list[pa.RecordBatch] = []
+    count = 0
+    for batch in rows.order(order).to_arrow_reader(PART_ROWS):
+        held.append(batch)
+        count += batch.num_rows
+        if count >= PART_ROWS:
+            table = pa.Table.from_batches(held).cast(TABLES[name])
+            yield table.slice(0, PART_ROWS)
+            held, count = table.slice(PART_ROWS).to_batches(), count - PART_ROWS
+    if count:
+        yield pa.Table.from_batches(held).cast(TABLES[name])
+
+
+def _sorted_parts(name: str, table: pa.Table) -> Iterator[pa.Table]:
+    _check_columns(name, table)
     order = pc.sort_indices(_sortable(table), [(k, "ascending") for k in SORT_KEYS[name]])
-    parts = []
-    # An empty table gets one empty part: plain `read_parquet` fails where it finds no file.
-    for number, start in enumerate(range(0, max(table.num_rows, 1), PART_ROWS)):
-        rows = table.take(order.slice(start, PART_ROWS))
-        data = to_bytes(rows)
-        key = keys.part(name, run_id, number)
-        objects.put(key, [data])
-        parts.append(Part(key, rows.num_rows, len(data), sha256(data)))
-    return parts
+    for start in range(0, table.num_rows, PART_ROWS):
+        yield table.take(order.slice(start, PART_ROWS))
+
+
+def _write_part(objects: ObjectStore, run_id: str, name: str, number: int, rows: pa.Table) -> Part:
+    _check_columns(name, rows)
+    data = to_bytes(rows)
+    key = keys.part(name, run_id, number)
+    objects.put(key, [data])
+    return Part(key, rows.num_rows, len(data), sha256(data))
+
+
+def _check_columns(name: str, table: pa.Table) -> None:
+    if not table.schema.equals(TABLES[name]):
+        raise PlanInvariantError(
+            f"expected the columns of {name}: {TABLES[name].names}, found {table.schema.names}"
+        )
 
 
 def _sortable(table: pa.Table) -> pa.Table:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -13,6 +14,8 @@ from tstore.objects import ObjectStore
 
 ROW_GROUP_ROWS = 64 * 1024
 """Small enough that row-group statistics prune a point look-up, large enough to scan fast."""
+SKETCH_GROUP_ROWS = 2048
+"""The same for rows with sketches: 16 MiB at the default size."""
 
 RUN_FIELD = pa.field("run", pa.string())
 _SKETCH = "sketch.list.element"
@@ -29,11 +32,12 @@ def to_bytes(table: pa.Table) -> pa.Buffer:
     # int32, and every Parquet reader knows them.
     encodings = {_SKETCH: "DELTA_BINARY_PACKED"} if "sketch" in table.column_names else None
     columns = [name for name in table.column_names if name != "sketch"]
+    group_rows = SKETCH_GROUP_ROWS if encodings else ROW_GROUP_ROWS
     pq.write_table(
         table,
         sink,
         compression="zstd",
-        row_group_size=ROW_GROUP_ROWS,
+        row_group_size=group_rows,
         use_dictionary=columns,
         column_encoding=encodings,
         write_page_checksum=True,
@@ -67,3 +71,41 @@ def read_parts(objects: ObjectStore, keys: Iterable[str], schema: pa.Schema) -> 
         raise CatalogDamagedError(
             f"expected the Parquet object {error}, found none; restore it from a backup"
         ) from error
+
+
+@contextmanager
+def opened_part(objects: ObjectStore, key: str) -> Iterator[pq.ParquetFile]:
+    """A Parquet object; what goes wrong with it inside the context is its damage.
+
+    Raises
+    ------
+    CatalogDamagedError
+        It is missing or cannot be read.
+    """
+    try:
+        with (
+            objects.filesystem().open_input_file(key) as file,
+            pq.ParquetFile(file, page_checksum_verification=True) as part,
+        ):
+            yield part
+    except (OSError, pa.ArrowException) as error:
+        raise CatalogDamagedError(
+            f"expected the Parquet object {key}, found {error}; restore it from a backup", key=key
+        ) from error
+
+
+def stream_parts(
+    objects: ObjectStore, keys: Iterable[str], columns: list[str]
+) -> Iterator[pa.RecordBatch]:
+    """Rows of Parquet objects, a few at a time, in order.
+
+    A dataset keeps some 80 KB for each file that it has seen; here one is open at a time.
+
+    Raises
+    ------
+    CatalogDamagedError
+        An object is missing or cannot be read.
+    """
+    for key in keys:
+        with opened_part(objects, key) as part:
+            yield from part.iter_batches(SKETCH_GROUP_ROWS, columns=columns, use_threads=False)

@@ -15,7 +15,7 @@ WITH occurrence AS (
     FROM (
         SELECT repo, revision, path, unnest(layout) AS x,
                generate_subscripts(layout, 1) AS position
-        FROM run_files
+        FROM taken_files
     )
 ),
 joined AS (
@@ -49,19 +49,15 @@ GROUP BY ALL
 """
 
 
-def summarise(files: pa.Table, plans: pa.Table, blobs: pa.Table) -> pa.Table:
+def summarise(connection: duckdb.DuckDBPyConnection) -> pa.Table:
     """Bytes of a run by repository, dtype, role and codec.
 
     What a tensor costs is booked on its first occurrence; every other is a ``duplicate``.
 
     Parameters
     ----------
-    files : pyarrow.Table
-        Rows ``files`` that the run took in (none carried over).
-    plans, blobs : pyarrow.Table
-        Its rows of those tables.
+    connection : DuckDBPyConnection
+        With the tables or views ``taken_files`` (rows ``files`` that the run took in, none carried
+        over), ``run_plans`` and ``run_blobs``.
     """
-    with duckdb.connect() as connection:
-        for name, table in (("files", files), ("plans", plans), ("blobs", blobs)):
-            connection.register(f"run_{name}", table)
-        return connection.sql(_SAVINGS).to_arrow_table().cast(SAVINGS)
+    return connection.sql(_SAVINGS).to_arrow_table().cast(SAVINGS)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 def _field(name: str, kind: pa.DataType, doc: str, *, nullable: bool = False) -> pa.Field:
@@ -19,6 +19,9 @@ _OCCURRENCE = [
     _field("repo", pa.string(), "repository id, e.g. org/name"),
     _field("revision", pa.string(), "commit of a Hugging Face cache, else main"),
 ]
+_PART = _field(
+    "part", pa.int32(), "number of the part of a tensor that was cut, from 0", nullable=True
+)
 _LAYOUT = pa.list_(
     pa.struct(
         [
@@ -44,9 +47,10 @@ TENSORS = pa.schema(
         *_OCCURRENCE,
         _field("path", pa.string(), "file inside the repository"),
         _field("name", pa.string(), "name in the file's header"),
+        _PART,
         _field("tensor_id", pa.string(), "xxh3_128 of the raw bytes, dtype and shape"),
         _field("dtype", pa.string(), "safetensors dtype"),
-        _field("shape", _SHAPE, "dimensions"),
+        _field("shape", _SHAPE, "dimensions, of the part if there is one"),
         _field("start", pa.int64(), "offset in the file"),
         _field("nbytes", pa.int64(), "raw bytes"),
     ]
@@ -168,6 +172,7 @@ EXTENTS = pa.schema(
         _field("source", pa.string(), "file that was read"),
         _field("index", pa.int32(), "position among the extents of the file"),
         _field("name", pa.string(), "tensor name; null for opaque bytes", nullable=True),
+        _PART,
         *_EXTENT,
         _field("start", pa.int64(), "offset in the file"),
         _field("sha256", pa.string(), "SHA-256 of the extent, hex"),

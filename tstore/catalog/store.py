@@ -14,7 +14,7 @@ from tstore.errors import (
     StoreFormatError,
     StoreNotFoundError,
 )
-from tstore.objects import ObjectStore, open_objects
+from tstore.objects import PROBE_PREFIX, ObjectStore, open_objects
 from tstore.settings import SketchSettings
 
 FORMAT_VERSION = 2
@@ -68,18 +68,18 @@ def open_or_create(uri: str, sketch: SketchSettings) -> Store:
     ------
     StoreFormatError
         Something else lies there already.
+    ConditionalPutUnsupportedError
+        Two jobs could overwrite one another there.
     """
     objects = open_objects(uri)
     try:
         return open_store(uri)
     except StoreNotFoundError:
-        found = next(objects.list(""), None)
+        keys_found = (info.key for info in objects.list(""))
+        found = next((key for key in keys_found if not key.startswith(PROBE_PREFIX)), None)
     if found is not None:
-        raise StoreFormatError(
-            f"expected a store or an empty place at {uri}, found {found.key}; "
-            "choose an empty directory for a new store",
-            uri=uri,
-        )
+        return _made_meanwhile(uri, found)
+    objects.probe()
     config = {
         "format_version": FORMAT_VERSION,
         "tool_version": tstore.__version__,
@@ -90,6 +90,18 @@ def open_or_create(uri: str, sketch: SketchSettings) -> Store:
     except ObjectExistsError:  # another job made it in between: its parameters count
         return open_store(uri)
     return Store(objects, sketch)
+
+
+def _made_meanwhile(uri: str, found: str) -> Store:
+    """The store that another job made since we looked, if `found` belongs to one."""
+    try:
+        return open_store(uri)
+    except StoreNotFoundError as error:
+        raise StoreFormatError(
+            f"expected a store or an empty place at {uri}, found {found}; "
+            "choose an empty directory for a new store",
+            uri=uri,
+        ) from error
 
 
 def _parse(data: bytes, uri: str) -> SketchSettings:

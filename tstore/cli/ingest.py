@@ -16,9 +16,13 @@ from tstore.cli.errors import exit_on_error
 def ingest_command(
     hub: Annotated[
         str,
-        typer.Option(help="Directory of repositories, a single one, or a Hugging Face cache."),
+        typer.Option(
+            help="Directory of repositories, a single one, or a Hugging Face cache; or s3://bucket/prefix."
+        ),
     ],
-    store: Annotated[str, typer.Option(help="Store directory; made if it is not there.")],
+    store: Annotated[
+        str, typer.Option(help="Directory or s3://bucket/prefix; made if it is not there.")
+    ],
     codec: Annotated[
         str,
         typer.Option(help="Delta codec; a codec without a base plans no deltas at all."),

@@ -54,13 +54,28 @@ def _print_stages(stages: dict[str, StageReport], console: Console) -> None:
             f"{stage.seconds:.1f}",
             str(stage.shards or ""),
             human(stage.nbytes) if stage.nbytes else "",
+            f"{stage.nbytes / 1e6 / stage.seconds:,.0f}" if stage.nbytes else "",
             f"{stage.nbytes / 1e6 / stage.task_seconds:,.0f}" if stage.task_seconds else "",
             human(max(stage.worker_memory.values())) if stage.worker_memory else "",
         )
         for name, stage in stages.items()
     ]
-    columns = ("stage", "seconds", "shards", "raw bytes", "MB/s per core", "peak memory")
+    columns = ("stage", "seconds", "shards", "raw bytes", "MB/s", "MB/s per core", "peak memory")
     print_table(console, "where the time went", columns, rows)
+    work = [
+        (
+            f"{name}: {activity}",
+            human(spent.nbytes),
+            f"{spent.seconds:.1f}",
+            f"{spent.seconds / stage.task_seconds:.0%}",
+            f"{spent.nbytes / 1e9 / spent.seconds:.2f}" if spent.seconds else "",
+        )
+        for name, stage in stages.items()
+        for activity, spent in stage.activities.items()
+    ]
+    if work:
+        titles = ("what the tasks did", "bytes", "core seconds", "of its stage", "GB/s per core")
+        print_table(console, None, titles, work)
 
 
 def _print_memory(report: IngestReport, console: Console) -> None:

@@ -28,7 +28,9 @@ app = typer.Typer(
 )
 _errors = Console(stderr=True)
 
-StoreArgument = Annotated[str, typer.Argument(metavar="STORE", help="Store directory.")]
+StoreArgument = Annotated[
+    str, typer.Argument(metavar="STORE", help="Directory or s3://bucket/prefix.")
+]
 RepoArgument = Annotated[str, typer.Argument(metavar="REPO", help="Repository id, e.g. org/name.")]
 RevisionOption = Annotated[
     str | None,

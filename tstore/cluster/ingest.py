@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 from rich.console import Console
 
-import tstore
-from tstore.catalog import RunMarker, Store, keys, lease
-from tstore.catalog.catalog import commit, write_tables
-from tstore.catalog.runs import new_run_id, read_markers
-from tstore.catalog.savings import summarise
+from tstore.catalog import Store, lease
+from tstore.catalog.schema import REJECTS
 from tstore.catalog.store import open_or_create, open_store
 from tstore.catalog.workspace import (
     Workspace,
@@ -26,18 +20,20 @@ from tstore.catalog.workspace import (
     open_workspace,
     remove_uncommitted,
 )
-from tstore.cluster.encoding import Encoded, HubIndex, encode_all
-from tstore.cluster.fanout import StageReport, peak_memory_nbytes
+from tstore.cluster.committing import commit_run, count_run, make_run_rows, run_tables
+from tstore.cluster.encoding import HubIndex, encode_all
+from tstore.cluster.fanout import Stage, StageReport, peak_memory_nbytes
 from tstore.cluster.job import IngestOptions, Job
-from tstore.cluster.planning import Planned, plan_all
+from tstore.cluster.planning import plan_all
 from tstore.cluster.session import ray_session
 from tstore.errors import EmptyHubError, HubLayoutError, StoreNotFoundError
+from tstore.hub.overlap import hub_overlaps
 from tstore.hub.snapshot import Snapshot, list_hub
-from tstore.ids import OPAQUE
-from tstore.plan.dedup import Accepted, accept, describe_unique
+from tstore.plan.dedup import Accepted, accept
 from tstore.plan.pending import Pending, carry_rejected, changes_nothing, find_pending
+from tstore.plan.staged import stage_fingerprints
 from tstore.settings import ABANDONED_AFTER_S, SketchSettings
-from tstore.sketch.scan import plan_scan, scan_shard
+from tstore.sketch.scan import plan_scan, rows_of_lost, scan_shard
 
 
 @dataclass
@@ -80,10 +76,13 @@ def ingest(options: IngestOptions, console: Console) -> IngestReport:
         console.print(_listed(snapshot), highlight=False)
         pending = find_pending(snapshot, connection)
         if pending.empty:
-            return _report(None, _counts(pending, None, None), {}, pending.rejects)
-        with _workspace(options, store, snapshot.root, console) as workspace, ray_session():
+            return _report(None, _no_counts(pending.rejects), {}, pending.rejects)
+        with _workspace(options, store, snapshot.root, console) as workspace:
             job = Job(options, store, connection, workspace, console)
-            return _run(job, pending, writer)
+            with ExitStack() as stack:
+                with job.on_driver("start"):
+                    stack.enter_context(ray_session())
+                return _run(job, pending, writer)
 
 
 def _check_hub(options: IngestOptions, snapshot: Snapshot) -> None:
@@ -94,11 +93,10 @@ def _check_hub(options: IngestOptions, snapshot: Snapshot) -> None:
             f"expected files in {options.hub}, found none"
             + (f" that match {patterns}" if patterns else "")
         )
-    store = os.path.realpath(options.store)
-    if os.path.commonpath([store, snapshot.root]) in (store, snapshot.root):
+    if hub_overlaps(snapshot.root, options.store):
         raise HubLayoutError(
             f"expected hub and store apart from one another, found hub {snapshot.root} and store "
-            f"{store}; choose another place for the store"
+            f"{options.store}; choose another place for the store"
         )
 
 
@@ -167,118 +165,55 @@ def _workspace(
 
 
 def _run(job: Job, pending: Pending, writer: lease.WriterLease | None) -> IngestReport:
-    _scan(job, pending)
+    scanned = _scan(job, pending)
     with job.on_driver("dedup"):
         accepted = accept(job.connection, pending.occurrences, [])
-        described = describe_unique(job.connection)
-    index = HubIndex(accepted.unique, (source for source, _ in pending.sources))
-    planned = plan_all(job, described, index.locate)
+        placed = stage_fingerprints(job.connection, job.workspace, scanned, job.store.sketch)
+    index = HubIndex(job, (source for source, _ in pending.sources))
+    planned = plan_all(job, placed, index.locate)
     if writer is None:
-        counts = _counts(pending, accepted, planned)
-        return _report(None, counts, job.stages, _rejects(pending, accepted))
-    encoded = encode_all(job, planned.plans, index)
-    with job.on_driver("commit"):
-        accepted = accept(job.connection, pending.occurrences, encoded.bad_sources)
-        pending = carry_rejected(job.connection, pending, accepted.rejects)
         rejects = _rejects(pending, accepted)
-        if not pending.refs_moved and changes_nothing(
-            job.connection, _files(pending, accepted), rejects
-        ):
+        return _report(None, count_run(job, accepted, rejects), job.stages, rejects)
+    bad_sources = encode_all(job, index)
+    with job.on_driver("commit"):
+        accepted = accept(job.connection, pending.occurrences, bad_sources)
+        rejects = _rejects(pending, accepted)
+        pending = carry_rejected(job.connection, pending, rejects)
+        make_run_rows(job, pending, accepted)
+        counts = count_run(job, accepted, rejects)
+        if not pending.refs_moved and changes_nothing(job.connection, rejects):
             job.workspace.clear()
-            return _report(None, _counts(pending, accepted, planned), job.stages, rejects)
-        run_id, counts = _commit(job, pending, accepted, described, planned, encoded, writer)
+            return _report(None, counts, job.stages, rejects)
+        tables = run_tables(job, pending, accepted, planned, placed)
+        run_id = commit_run(job, tables, planned, counts, writer)
     return _report(run_id, counts, job.stages, rejects)
 
 
-def _scan(job: Job, pending: Pending) -> None:
-    """Stage 1; its rows become tables of the job's connection."""
+def _scan(job: Job, pending: Pending) -> list[str]:
+    """Stage 1; its rows become tables of the job's connection. Keys of its shards."""
     sketch, tasks = job.store.sketch, job.options.tasks
     shards = plan_scan(pending.sources, sketch, tasks)
-    shard_keys = job.fan_out("scan", scan_shard, shards, sketch, tasks)
+    nbytes = sum(shard.nbytes for shard in shards)
+    stage = Stage("scan", scan_shard, rows_of_lost)
+    shard_keys = job.fan_out(stage, shards, nbytes, sketch, tasks)
     for name in ("sources", "extents"):
         rows = job.workspace.rows("scan", name, shard_keys)
         job.connection.register(f"scanned_{name}", rows)
-
-
-def _commit(
-    job: Job,
-    pending: Pending,
-    accepted: Accepted,
-    described: pa.Table,
-    planned: Planned,
-    encoded: Encoded,
-    writer: lease.WriterLease,
-) -> tuple[str, dict[str, int]]:
-    """Write the rows, then the marker; the run exists once the marker does."""
-    objects = job.store.objects
-    writer.check()
-    run_id = new_run_id(max((marker.run_id for marker in read_markers(objects)), default=None))
-    kept = pc.is_in(described["tensor_id"], encoded.blobs["tensor_id"])
-    tensors = pc.not_equal(described["dtype"], OPAQUE)
-    parts = write_tables(
-        objects,
-        run_id,
-        {
-            "files": _files(pending, accepted),
-            "tensors": pa.concat_tables([accepted.tensors, pending.carried_tensors]),
-            "fingerprints": described.filter(pc.and_(kept, tensors)),
-            "pairs": planned.pairs,
-            "plans": planned.plans.filter(
-                pc.is_in(planned.plans["tensor_id"], encoded.blobs["tensor_id"])
-            ),
-            "blobs": encoded.blobs,
-            "rejects": pa.concat_tables([pending.new_rejects, accepted.rejects]),
-            "savings": summarise(accepted.files, planned.plans, encoded.blobs),
-        },
-    )
-    for dtype, predictor in planned.predictors.items():
-        text = json.dumps(predictor.to_json(), indent=1).encode()
-        objects.put(keys.tensorpred(dtype, predictor.codec), [text])
-    counts = _counts(pending, accepted, planned)
-    packs = sorted(set(encoded.blobs["pack"].to_pylist()))
-    counts["bytes_stored"] = sum(objects.head(keys.pack(pack)).nbytes for pack in packs)
-    counts["bytes_catalog"] = sum(part.nbytes for rows in parts.values() for part in rows)
-    marker = RunMarker(
-        run_id=run_id,
-        kind="ingest",
-        tool_version=tstore.__version__,
-        options=job.options.intent(job.options.hub),
-        counts={**counts, "stages": {name: asdict(stage) for name, stage in job.stages.items()}},
-        tables=parts,
-        workspace=job.workspace.token,
-    )
-    writer.check()
-    commit(objects, marker)
-    job.workspace.clear()
-    return run_id, counts
-
-
-def _files(pending: Pending, accepted: Accepted) -> pa.Table:
-    return pa.concat_tables([accepted.files, pending.carried_files])
+    return shard_keys
 
 
 def _rejects(pending: Pending, accepted: Accepted) -> pa.Table:
-    return pa.concat_tables([pending.rejects, accepted.rejects])
+    rejects = accepted.rejects.to_arrow_table().cast(REJECTS)
+    return pa.concat_tables([pending.rejects, rejects])
 
 
-def _counts(pending: Pending, accepted: Accepted | None, planned: Planned | None) -> dict[str, int]:
-    """Totals known before anything is stored; ``bytes_stored`` is then the prediction."""
-    if accepted is None or planned is None:
-        names = ("bytes_in", "bytes_after_dedup", "bytes_stored", "bytes_catalog", "files")
-        counts = dict.fromkeys((*names, "files_rejected", "tensors", "tensors_unique"), 0)
-        return counts | {"files_rejected": pending.rejects.num_rows}
-    plans = planned.plans
-    predicted = pc.sum(pc.multiply(plans["predicted_ratio"], plans["nbytes"])).as_py() or 0
-    return {
-        "bytes_in": pc.sum(accepted.files["nbytes"]).as_py() or 0,
-        "bytes_after_dedup": pc.sum(accepted.unique["nbytes"]).as_py() or 0,
-        "bytes_stored": round(predicted),
-        "bytes_catalog": 0,
-        "files": accepted.files.num_rows,
-        "files_rejected": _rejects(pending, accepted).num_rows,
-        "tensors": accepted.tensors.num_rows,
-        "tensors_unique": pc.sum(pc.not_equal(accepted.unique["dtype"], OPAQUE)).as_py() or 0,
-    }
+_NOTHING = ("bytes_in", "bytes_after_dedup", "bytes_stored", "bytes_catalog", "files")
+
+
+def _no_counts(rejects: pa.Table) -> dict[str, int]:
+    """Totals when nothing was new."""
+    counts = dict.fromkeys((*_NOTHING, "files_rejected", "tensors", "tensors_unique"), 0)
+    return counts | {"files_rejected": rejects.num_rows}
 
 
 def _report(

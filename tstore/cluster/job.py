@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -14,7 +14,7 @@ from rich.console import Console
 from tstore.catalog import Store
 from tstore.catalog.workspace import Workspace
 from tstore.cluster.environment import code_version
-from tstore.cluster.fanout import Shard, StageFunction, StageReport, fan_out
+from tstore.cluster.fanout import Shard, Stage, StageReport, fan_out
 from tstore.settings import PlanSettings, TaskSettings
 
 
@@ -83,20 +83,13 @@ class Job:
     console: Console
     stages: dict[str, StageReport] = field(default_factory=dict)
 
-    def fan_out(
-        self, stage: str, function: StageFunction, shards: Sequence[Shard], *args: Any
-    ) -> list[str]:
+    def fan_out(self, stage: Stage, shards: Iterable[Shard], nbytes: int, *args: Any) -> list[str]:
         """Run a stage on the cluster, keep its report, return the keys of its shards."""
-        self.stages[stage] = fan_out(
-            stage,
-            function,
-            shards,
-            args,
-            self.workspace,
-            max_retries=self.options.tasks.max_retries,
-            console=self.console,
+        report, keys = fan_out(
+            stage, shards, nbytes, args, self.workspace, self.options.tasks, self.console
         )
-        return [shard.key for shard in shards]
+        self.stages[stage.name] = report
+        return keys
 
     @contextmanager
     def on_driver(self, stage: str) -> Iterator[None]:

@@ -3,82 +3,117 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
 from tstore.catalog import keys
 from tstore.catalog.blobs import find_usable
-from tstore.catalog.schema import PAIRS
+from tstore.catalog.schema import PAIRS, PLANS
+from tstore.cluster.fanout import Stage
 from tstore.cluster.job import Job
 from tstore.errors import ObjectNotFoundError
 from tstore.hub.location import HubLocation
-from tstore.plan.planner import PlanInput, make_plan
-from tstore.plan.stored import StoredGroups
+from tstore.plan.placed import PlacedGroups, batched
+from tstore.plan.rows import write_plans
+from tstore.plan.shards import SHARD_ROWS, PlanSetup, plan_shard, plan_shards
+from tstore.plan.stored import place_stored
 from tstore.predict.drift import drifted_pairs
-from tstore.predict.measure import Readable, StoredLocation, measure_shard, plan_measurements
-from tstore.predict.pairs import Pair, choose_pairs
+from tstore.predict.measure import (
+    Readable,
+    StoredLocation,
+    measure_shard,
+    plan_measurements,
+    rows_of_lost,
+)
+from tstore.predict.pairs import MAX_MEMBERS, Pair, choose_pairs
 from tstore.predict.tensorpred import Measured, TensorPred, fit
-from tstore.sketch.groups import Groups, TableGroups
+from tstore.sketch.groups import GroupKey, SketchGroup
 from tstore.sketch.layout import SketchLayout
+
+FEW_SKETCHES = 2048
+"""Up to so many sketches the driver plans itself: tasks would take longer to start."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan and what it rests on.
+    """What a plan rests on; the plan itself is the temporary table ``planned``.
 
     Attributes
     ----------
-    plans : pyarrow.Table
-        Rows ``plans``, in order of arrival.
     pairs : pyarrow.Table
         Rows ``pairs`` that this run adds.
     predictors : dict of str to TensorPred
         By dtype.
     """
 
-    plans: pa.Table
     pairs: pa.Table
     predictors: dict[str, TensorPred]
 
 
-def plan_all(job: Job, described: pa.Table, locate: Callable[[str], HubLocation]) -> Planned:
+def plan_all(job: Job, new: PlacedGroups, locate: Callable[[str], HubLocation]) -> Planned:
     """Plan the new unique extents.
+
+    The job's connection gets the table ``planned``: the columns of ``plans``, and arrival.
 
     Parameters
     ----------
     job : Job
-    described : pyarrow.Table
-        `tstore.plan.dedup.describe_unique`.
+    new : PlacedGroups
+        `tstore.plan.staged.stage_fingerprints`.
     locate : callable
         Where the bytes of a new tensor lie.
     """
-    codec = job.options.plan.delta_codec
-    new = TableGroups(described)
-    stored = StoredGroups(job.connection, new)
+    stored = place_stored(job.connection, job.store.catalog(), new.groups, job.store.sketch)
     pairs, predictors = PAIRS.empty_table(), dict[str, TensorPred]()
-    if codec is not None:
+    if (codec := job.options.plan.delta_codec) is not None:
         pairs, predictors = _predictors(job, new, stored, codec, locate)
-    with job.on_driver("plan"):
-        plans = make_plan(
-            PlanInput(
-                unique=described,
-                new=new,
-                stored=stored,
-                predictors=predictors,
-                bases_in_use=_bases_in_use(job),
-                settings=job.options.plan,
-                sketch=job.store.sketch,
-            )
-        )
-    return Planned(plans, pairs, predictors)
+    plan_new(job, new, stored, predictors)
+    return Planned(pairs, predictors)
+
+
+def plan_new(
+    job: Job, new: PlacedGroups, stored: PlacedGroups, predictors: dict[str, TensorPred]
+) -> None:
+    """Choose bases and deltas with these predictors, and make the table ``planned``."""
+    setup = PlanSetup(new.parts, stored.parts, predictors, job.options.plan, job.store.sketch)
+    shards = plan_shards(new, stored, _bases_in_use(job), setup, job.options.tasks)
+    choices: ds.Dataset | pa.Table
+    if sum(unit.n_sketches for shard in shards for unit in shard.units) <= FEW_SKETCHES:
+        with job.on_driver("plan"):
+            tables = [plan_shard(shard, setup)["plans"] for shard in shards]
+            choices = pa.concat_tables([PLANS.empty_table(), *tables])
+    else:
+        nbytes = sum(shard.nbytes for shard in shards)
+        shard_keys = job.fan_out(Stage("plan", plan_shard), shards, nbytes, setup)
+        choices = job.workspace.rows("plan", "plans", shard_keys)
+    write_plans(job.connection, choices, job.options.plan)
+
+
+def candidate_groups(
+    new: PlacedGroups, stored: PlacedGroups, dtype: str
+) -> Iterator[tuple[SketchGroup, SketchGroup | None]]:
+    """Some tensors of each group of a dtype, new and stored, for `choose_pairs`; read once."""
+    keys = [key for key in new.groups if key[0] == dtype]
+    for batch in batched(keys, lambda key: min(new.groups[key].rows.size, MAX_MEMBERS), SHARD_ROWS):
+        found = []
+        for placed in (new, stored):
+            groups = [placed.groups[key].some(MAX_MEMBERS) for key in batch if key in placed.groups]
+            found.append({(g.dtype, g.shape): g for g in placed.parts.read(groups)})
+        for key in batch:
+            yield found[0][key], found[1].get(key)
 
 
 def _predictors(
-    job: Job, new: Groups, stored: Groups, codec: str, locate: Callable[[str], HubLocation]
+    job: Job,
+    new: PlacedGroups,
+    stored: PlacedGroups,
+    codec: str,
+    locate: Callable[[str], HubLocation],
 ) -> tuple[pa.Table, dict[str, TensorPred]]:
     """New pairs, and a predictor for each dtype with sketches.
 
@@ -87,7 +122,7 @@ def _predictors(
     """
     query = f"SELECT {', '.join(PAIRS.names)} FROM pairs WHERE codec = $codec"
     known = job.connection.sql(query, params={"codec": codec}).to_arrow_table().cast(PAIRS)
-    fitted = {dtype: _stored_predictor(job, dtype, codec) for dtype, _ in new}
+    fitted = {dtype: _stored_predictor(job, dtype, codec) for dtype, _ in new.groups}
     added = [_measure(job, new, stored, known, locate)]
     for dtype, predictor in fitted.items():
         if predictor is not None and predictor.report is not None:
@@ -118,15 +153,20 @@ def _stored_predictor(job: Job, dtype: str, codec: str) -> TensorPred | None:
 
 
 def _measure(
-    job: Job, new: Groups, stored: Groups, known: pa.Table, locate: Callable[[str], HubLocation]
+    job: Job,
+    new: PlacedGroups,
+    stored: PlacedGroups,
+    known: pa.Table,
+    locate: Callable[[str], HubLocation],
 ) -> pa.Table:
     """Measure pairs at distances of which too little is known."""
     chosen: list[Pair] = []
-    for dtype in sorted({dtype for dtype, _ in new}):
-        groups = ((new[key], stored.get(key)) for key in new if key[0] == dtype)
-        distances = known.filter(pc.equal(known["dtype"], dtype))["distance"].to_numpy()
-        wanted = job.options.plan.pairs_per_model
-        chosen += choose_pairs(groups, job.store.sketch, distances, wanted)
+    with job.on_driver("choose"):
+        for dtype in sorted({dtype for dtype, _ in new.groups}):
+            distances = known.filter(pc.equal(known["dtype"], dtype))["distance"].to_numpy()
+            groups = candidate_groups(new, stored, dtype)
+            wanted = job.options.plan.pairs_per_model
+            chosen += choose_pairs(groups, job.store.sketch, distances, wanted)
     bases = find_usable(job.connection, (pair.base_id for pair in chosen))
 
     def find(tensor_id: str) -> Readable:
@@ -135,7 +175,9 @@ def _measure(
         return locate(tensor_id)
 
     shards = plan_measurements(chosen, find, job.options.plan, job.options.tasks)
-    shard_keys = job.fan_out("measure", measure_shard, shards, job.options.plan)
+    nbytes = sum(shard.nbytes for shard in shards)
+    stage = Stage("measure", measure_shard, rows_of_lost)
+    shard_keys = job.fan_out(stage, shards, nbytes, job.options.plan)
     rows = job.workspace.rows("measure", "pairs", shard_keys).to_table(columns=PAIRS.names)
     return rows.cast(PAIRS)
 
@@ -153,7 +195,13 @@ def _fit(job: Job, pairs: pa.Table, dtype: str, codec: str) -> TensorPred:
     return fit(dtype, codec, layout.shares, measured)
 
 
-def _bases_in_use(job: Job) -> frozenset[str]:
-    """Bases of earlier runs. One whose pack was lost comes again, and must stay a base."""
-    rows = job.connection.sql("SELECT DISTINCT base_id FROM current_blobs WHERE base_id NOT NULL")
-    return frozenset(base_id for (base_id,) in rows.fetchall())
+def _bases_in_use(job: Job) -> dict[GroupKey, set[str]]:
+    """New tensors that are bases of earlier runs: their pack was lost; they must stay bases."""
+    rows = job.connection.sql(
+        "SELECT dtype, shape, tensor_id FROM sketched"
+        " WHERE tensor_id IN (SELECT base_id FROM current_blobs WHERE base_id IS NOT NULL)"
+    )
+    found: dict[GroupKey, set[str]] = {}
+    for dtype, shape, tensor_id in rows.fetchall():
+        found.setdefault((dtype, tuple(shape)), set()).add(tensor_id)
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
@@ -74,9 +75,15 @@ class StageProgress:
 
     def _line(self) -> None:
         self._told = time.monotonic()
-        seconds = self._told - self._started
+        seconds = max(self._told - self._started, 1e-9)
+        left = (self._nbytes - self._done) * seconds / max(self._done, 1)
         self._console.print(
             f"{self._name:>8}  {self._done / 1e6:,.1f} of {self._nbytes / 1e6:,.1f} MB  "
-            f"{seconds:.1f} s  {self._done / 1e6 / max(seconds, 1e-9):,.0f} MB/s",
+            f"{seconds:.1f} s  {self._done / 1e6 / seconds:,.0f} MB/s"
+            + (
+                f"  about {timedelta(seconds=round(left))} left"
+                if self._done < self._nbytes
+                else ""
+            ),
             highlight=False,
         )

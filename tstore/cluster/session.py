@@ -10,16 +10,33 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import ray
+from ray.exceptions import RayError
 
 from tstore.errors import ClusterNotFoundError
-from tstore.settings import MIB
+from tstore.settings import GIB, MIB
 
 _OBJECT_STORE_NBYTES = 128 * MIB  # tasks exchange paths and counts, never tensors
 _AUTH_MODE, _AUTH_TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"
 _ANSWER_TIMEOUT_S = 10.0
-_WORKER_ENVIRONMENT = {"NUMBA_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # one task, one core
+_NODE_WAIT_S = 900.0
+"""An autoscaler may bring a larger node; ten minutes are what a cloud takes on a bad day."""
+_WORKER_ENVIRONMENT = {
+    # One task, one core.
+    "NUMBA_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    # A worker goes through hundreds of buffers of a tensor's size. glibc would give each back to
+    # the kernel, and fresh pages cost more than reading, hashing and sketching what goes in them.
+    "MALLOC_MMAP_THRESHOLD_": str(GIB),
+    "MALLOC_TRIM_THRESHOLD_": str(GIB),
+    "MALLOC_TOP_PAD_": str(64 * MIB),
+    "MALLOC_ARENA_MAX": "2",
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+}
+_OOM_RETRIES = ("RAY_task_oom_retries", "3")
+"""Ray by itself tries a task forever that runs its node out of memory."""
 
 
 @contextmanager
@@ -33,28 +50,63 @@ def ray_session() -> Iterator[None]:
     Raises
     ------
     ClusterNotFoundError
-        Nothing answers at ``RAY_ADDRESS``.
+        Nothing answers at ``RAY_ADDRESS``, it refuses us, or Ray does not start.
     """
-    runtime_env = {"env_vars": _WORKER_ENVIRONMENT}
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    address = os.environ.get("RAY_ADDRESS", "local")
+    os.environ.setdefault(*_OOM_RETRIES)
+    address = _address()
     try:
         if address == "local":
             with _private_token():
-                ray.init(
+                _connect(
                     address="local",
                     include_dashboard=False,
-                    logging_level=logging.ERROR,
                     object_store_memory=_OBJECT_STORE_NBYTES,
-                    runtime_env=runtime_env,
                 )
+                _start_workers()
                 yield
         else:
             _check_answers(address)
-            ray.init(address=address, logging_level=logging.ERROR, runtime_env=runtime_env)
+            _connect(address=address)
             yield
     finally:
         ray.shutdown()
+
+
+def _connect(**options: Any) -> None:
+    try:
+        ray.init(
+            logging_level=logging.ERROR,
+            runtime_env={"env_vars": _WORKER_ENVIRONMENT},
+            **options,
+        )
+    except (RayError, RuntimeError, OSError) as error:  # ConnectionError is one of the last
+        raise ClusterNotFoundError(
+            f"expected Ray to start or to be joined (address {options['address']}), found "
+            f"{type(error).__name__}: {str(error).strip().splitlines()[0]}; "
+            "check memory, the disk of /tmp/ray, and RAY_AUTH_MODE and its token"
+        ) from error
+
+
+def _start_workers() -> None:
+    """Start a worker per core, with all that it imports, before the work is timed."""
+    task = ray.remote(num_cpus=1)(_import_stages)
+    cpus: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    ray.get([task.remote() for _ in range(int(cpus["CPU"]))])
+
+
+def _import_stages() -> None:
+    import tstore.encode.stage
+    import tstore.sketch.scan  # noqa: F401
+
+
+def node_wait_s() -> float:
+    """How long a task may wait for a node that is large enough: a private Ray never gets one."""
+    return 0.0 if _address() == "local" else _NODE_WAIT_S
+
+
+def _address() -> str:
+    return os.environ.get("RAY_ADDRESS", "local")
 
 
 def _check_answers(address: str) -> None:

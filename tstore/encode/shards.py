@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tstore.catalog.blobs import BlobLocation
 from tstore.catalog.workspace import shard_key
 from tstore.hub.location import HubTensor
+from tstore.objects.ahead import AHEAD_NBYTES
 from tstore.settings import TaskSettings
 
 MAX_ITEMS = 64 * 1024
@@ -51,44 +52,45 @@ class EncodeShard:
     nbytes: int
     memory_nbytes: int
 
+    def halves(self) -> tuple[EncodeShard, ...]:
+        """The same items as two shards; nothing if it is one."""
+        middle = len(self.items) // 2
+        parts = (self.items[:middle], self.items[middle:]) if middle else ()
+        return tuple(
+            EncodeShard(
+                key=shard_key([self.key, number]),
+                items=items,
+                nbytes=sum(item.nbytes for item in items),
+                memory_nbytes=self.memory_nbytes,
+            )
+            for number, items in enumerate(parts)
+        )
+
 
 def plan_shards(
-    items: Sequence[EncodeItem], standalone_codec: str, tasks: TaskSettings
-) -> list[EncodeShard]:
+    items: Iterable[EncodeItem], standalone_codec: str, tasks: TaskSettings
+) -> Iterator[EncodeShard]:
     """Shards of about ``tasks.encode_nbytes`` raw bytes, the same for the same items.
 
-    Items come in arrival order. Clusters (a base, then its deltas) are kept together and follow
-    one another in the order of their first member.
+    Items come cluster by cluster: a base, then its deltas. They are taken as shards are asked
+    for, so that they need not exist all at once.
     """
-    shards = []
-    for batch in _batches(_by_cluster(items), tasks.encode_nbytes):
+    for batch in _batches(items, tasks.encode_nbytes):
         content = [_content(item) for item in batch]
         largest = max(item.nbytes for item in batch)
-        shards.append(
-            EncodeShard(
-                key=shard_key([content, standalone_codec]),
-                items=tuple(batch),
-                nbytes=sum(item.nbytes for item in batch),
-                memory_nbytes=tasks.base_memory_nbytes
-                + tasks.memory_factor * largest
-                + tasks.encode_nbytes,
-            )
+        yield EncodeShard(
+            key=shard_key([content, standalone_codec]),
+            items=tuple(batch),
+            nbytes=sum(item.nbytes for item in batch),
+            memory_nbytes=tasks.base_memory_nbytes
+            + tasks.base_cache_nbytes
+            + AHEAD_NBYTES
+            + tasks.memory_factor * largest
+            + tasks.encode_nbytes,
         )
-    return shards
 
 
-def _by_cluster(items: Sequence[EncodeItem]) -> Iterable[EncodeItem]:
-    clusters: dict[str, list[EncodeItem]] = {}
-    for item in items:
-        if item.base is None:
-            clusters.setdefault(item.target.tensor_id, []).insert(0, item)
-        else:
-            clusters.setdefault(item.base.tensor_id, []).append(item)
-    for cluster in clusters.values():
-        yield from cluster
-
-
-def _batches(items: Iterable[EncodeItem], limit: int) -> Iterable[list[EncodeItem]]:
+def _batches(items: Iterable[EncodeItem], limit: int) -> Iterator[list[EncodeItem]]:
     batch: list[EncodeItem] = []
     nbytes = 0
     for item in items:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import Protocol
 
 from tstore.errors import LayoutError
@@ -32,6 +33,8 @@ class Extent:
         The tensor's dtype; `tstore.ids.OPAQUE` for opaque bytes.
     shape : tuple[int, ...]
         The tensor's shape; the number of bytes for opaque ones.
+    part : int or None
+        Number of the part, from 0, if the tensor was cut; `shape` is then that of the part.
     """
 
     index: int
@@ -40,6 +43,7 @@ class Extent:
     shape: tuple[int, ...]
     start: int
     stop: int
+    part: int | None = None
 
     @property
     def nbytes(self) -> int:
@@ -85,7 +89,7 @@ FORMATS: tuple[Format, ...] = (SafetensorsFormat(),)
 
 
 def file_extents(
-    reader: SourceReader, path: str, *, opaque_nbytes: int
+    reader: SourceReader, path: str, *, opaque_nbytes: int, tensor_nbytes: int
 ) -> tuple[list[Extent], LayoutError | None]:
     """Cut a file into extents.
 
@@ -97,6 +101,9 @@ def file_extents(
         Its name, which decides the format.
     opaque_nbytes : int
         Opaque bytes are cut at this size.
+    tensor_nbytes : int
+        Larger tensors are cut into parts of at most this size, along their rows, so that whoever
+        works on them needs memory for a part only. At least `_WORD_NBYTES`.
 
     Returns
     -------
@@ -115,18 +122,23 @@ def file_extents(
                 # A fresh one: the traceback and cause of `error` keep the whole header alive.
                 problem = type(error)(str(error))
             break
-    pieces = _cut(entries, reader.file.size, opaque_nbytes)
+    pieces = _cut(entries, reader.file.size, opaque_nbytes, tensor_nbytes)
     return [Extent(index, *piece) for index, piece in enumerate(pieces)], problem
 
 
-_Piece = tuple[str | None, str, tuple[int, ...], int, int]
+_Piece = tuple[str | None, str, tuple[int, ...], int, int, int | None]
+
+_WORD_NBYTES = 48
+"""Holds a whole number of elements of any dtype, also of those of 4, 6 and 128 bits."""
 
 
-def _cut(entries: Iterable[TensorEntry], size: int, opaque_nbytes: int) -> Iterator[_Piece]:
+def _cut(
+    entries: Iterable[TensorEntry], size: int, opaque_nbytes: int, tensor_nbytes: int
+) -> Iterator[_Piece]:
     at = 0
     for entry in entries:
         yield from _opaque(at, entry.start, opaque_nbytes)
-        yield entry.name, entry.dtype, entry.shape, entry.start, entry.stop
+        yield from _tensor(entry, tensor_nbytes)
         at = entry.stop
     yield from _opaque(at, size, opaque_nbytes)
 
@@ -134,4 +146,30 @@ def _cut(entries: Iterable[TensorEntry], size: int, opaque_nbytes: int) -> Itera
 def _opaque(start: int, stop: int, opaque_nbytes: int) -> Iterator[_Piece]:
     for at in range(start, stop, opaque_nbytes):
         end = min(at + opaque_nbytes, stop)
-        yield None, OPAQUE, (end - at,), at, end
+        yield None, OPAQUE, (end - at,), at, end, None
+
+
+def _tensor(entry: TensorEntry, limit: int) -> Iterator[_Piece]:
+    if entry.stop - entry.start <= limit:
+        yield entry.name, entry.dtype, entry.shape, entry.start, entry.stop, None
+        return
+    row, count, tail = _rows(entry, limit)
+    step = limit // row * row
+    for part, start in enumerate(range(entry.start, entry.stop, step)):
+        stop = min(start + step, entry.stop)
+        first = (stop - start) * count // (entry.stop - entry.start)
+        yield entry.name, entry.dtype, (first, *tail), start, stop, part
+
+
+def _rows(entry: TensorEntry, limit: int) -> tuple[int, int, tuple[int, ...]]:
+    """Where a tensor may be cut: bytes per row, its rows, and the shape of a row.
+
+    As few leading dimensions as will do are taken together. The rows of a dtype whose elements
+    are no whole bytes may be single elements, cut between words.
+    """
+    nbytes = entry.stop - entry.start
+    for n_leading in range(1, len(entry.shape) + 1):
+        rows = prod(entry.shape[:n_leading])
+        if not nbytes % rows and nbytes // rows <= limit:
+            return nbytes // rows, rows, entry.shape[n_leading:]
+    return _WORD_NBYTES, prod(entry.shape), ()

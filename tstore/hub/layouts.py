@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 MAIN = "main"
 """Revision, and its only ref, of repositories that have no revisions."""
 HUB_REPO = "@hub"
 """Repository of the files that lie directly in the root of a hub."""
+CACHE_DIRECTORY = "hub"
+"""Where a Hugging Face cache lies in the directory that also holds tokens and other caches."""
 
 _MODEL_SUFFIXES = (".safetensors", ".bin", ".gguf", ".pt", ".pth")
 _MODEL_NAME = "config.json"
@@ -49,7 +51,7 @@ class Layout:
     def place(self, path: str) -> Place | None:
         """Place of a path relative to the root, or None when it is not part of the hub."""
         parts = path.split("/")
-        if parts[0] in self.cache_repos:
+        if parts[0] in self.cache_repos and len(parts) > 1:
             return _place_in_cache(self.cache_repos[parts[0]], parts[1:])
         if self.cache_repos and parts[0] == _CACHE_LOCKS and len(parts) > 1:
             return None
@@ -59,7 +61,8 @@ class Layout:
         n_repo = min(n_repo, len(parts) - 1)
         if _is_skipped(parts[: n_repo + 1], parts):
             return None
-        return Place("/".join(parts[:n_repo]) or HUB_REPO, MAIN, "/".join(parts[n_repo:]))
+        repo = "/".join(parts[:n_repo]) if n_repo else HUB_REPO
+        return Place(repo, MAIN, "/".join(parts[n_repo:]))
 
     def ref(self, path: str) -> tuple[str, str] | None:
         """Repository and name of the ref that a file of a cache holds, or None for others."""
@@ -84,7 +87,7 @@ def detect_layout(name: str, paths: Collection[str]) -> Layout:
         parts[0]: repo
         for parts in split
         if len(parts) > 2
-        and (repo := cache_repo(parts[0])) is not None
+        and (repo := _cache_repo(parts[0])) is not None
         and (parts[1] == "snapshots" or parts[1] in _CACHE_BOOKKEEPING)
     }
     is_single = not cache_repos and any(
@@ -96,7 +99,18 @@ def detect_layout(name: str, paths: Collection[str]) -> Layout:
     return Layout(name if is_single else None, cache_repos, model_directories)
 
 
-def cache_repo(directory: str) -> str | None:
+def is_above_cache(directories: Iterable[str], below: Iterable[str]) -> bool:
+    """Whether a root is the directory above a Hugging Face cache and not the cache itself.
+
+    Parameters
+    ----------
+    directories, below : Iterable[str]
+        Names of the directories in the root, and in its `CACHE_DIRECTORY`.
+    """
+    return any(map(_cache_repo, below)) and not any(map(_cache_repo, directories))
+
+
+def _cache_repo(directory: str) -> str | None:
     """Repository for which a Hugging Face cache makes a directory of this name, or None."""
     match = _CACHE_NAME.fullmatch(directory)
     if match is None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tstore.activity import spending
 from tstore.errors import SourceChangedError
-from tstore.hub.reader import SourceFile, SourceReader
+from tstore.hub.reader import SourceFile, open_source
 from tstore.ids import sha256
 
 
@@ -27,7 +28,8 @@ class HubLocation:
 
     def read_pieces(self, ranges: Sequence[tuple[int, int]]) -> NDArray[np.uint8]:
         """The bytes of these ranges, one after the other; ranges count from `start`."""
-        with SourceReader(self.source) as reader:
+        nbytes = sum(last - first for first, last in ranges)
+        with spending("read", nbytes), open_source(self.source) as reader:
             pieces = [reader.read(self.start + first, self.start + last) for first, last in ranges]
             reader.check_unchanged()
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
@@ -52,7 +54,8 @@ class HubTensor:
     def read(self) -> NDArray[np.uint8]:
         """The scanned bytes; `SourceChangedError` when others lie there now."""
         data = self.location.read()
-        found = sha256(data)
+        with spending("hash", data.nbytes):
+            found = sha256(data)
         if found != self.sha256:
             raise SourceChangedError(
                 f"expected the bytes that were scanned (SHA-256 {self.sha256}) in "

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from tstore.errors import (
     HubLayoutError,
-    HubNotFoundError,
+    PathConflictError,
     SourceRejectedError,
     TStoreError,
     UndecodableNameError,
     UnsafePathError,
 )
-from tstore.hub.layouts import MAIN, Layout, Place, cache_repo, detect_layout
-from tstore.hub.reader import SourceFile, SourceReader, stat_source
-from tstore.hub.walk import Leaf, walk
+from tstore.hub.layouts import MAIN, Layout, Place, detect_layout
+from tstore.hub.reader import SourceFile, open_source
+from tstore.hub.s3_listing import list_prefix
+from tstore.hub.tree import Leaf
+from tstore.hub.walk import walk_directory
 from tstore.ids import check_relative_path
 
 MAX_REF_NBYTES = 256
@@ -68,7 +69,7 @@ class Snapshot:
     Attributes
     ----------
     root : str
-        Absolute path of the hub, without symbolic links.
+        Absolute path of the hub without symbolic links, or ``s3://bucket/prefix``.
     files : tuple[HubFile, ...]
         Sorted by (repo, revision, path), which are unique.
     refs : dict[tuple[str, str], tuple[str, ...]]
@@ -95,6 +96,7 @@ class Snapshot:
             return True
         return any(
             reject.repo == repo
+            and reject.reason != PathConflictError.__name__  # what is kept now is its file
             and reject.revision in (revision, "")
             and (path == reject.path or path.startswith(f"{reject.path}/"))
             for reject in self.rejects
@@ -126,10 +128,14 @@ def list_hub(root: str, *, include: Sequence[str] = (), exclude: Sequence[str] =
     ``.cache/`` at the top of a repository, a directory ``org`` or the root. Symbolic links are
     followed when their target is inside the hub. Empty directories are not kept.
 
+    Objects below an S3 prefix are files whose path is the rest of the key, in the same layouts.
+    A cache has copies in ``snapshots`` where the client's own has links. Keys that are no safe
+    relative path are rejects, and so is ``a/b`` beside an object ``a`` of the same repository.
+
     Parameters
     ----------
     root : str
-        A directory.
+        A directory, or ``s3://bucket/prefix``.
     include, exclude : Sequence[str]
         Patterns of `fnmatch` (``*`` matches ``/`` as well), tried on ``<repo>/<path>`` and on
         ``<repo>``. With `include`, only what matches one of them is listed; what matches one of
@@ -139,18 +145,15 @@ def list_hub(root: str, *, include: Sequence[str] = (), exclude: Sequence[str] =
     Raises
     ------
     HubNotFoundError
-        `root` is missing, no directory, or cannot be listed.
+        `root` is missing, no directory, or cannot be listed; no object is below the prefix.
     HubLayoutError
         Two files have the same repository, revision and path.
     """
-    _check_directory(root)
-    top = _cache_root(os.path.abspath(root))
-    real_top = os.path.realpath(top)
-    leaves = list(walk(real_top))
-    layout = detect_layout(os.path.basename(top), [leaf.path for leaf in leaves])
+    tree = list_prefix(root) if root.startswith("s3://") else walk_directory(root)
+    layout = detect_layout(tree.name, [leaf.path for leaf in tree.leaves])
     files: list[HubFile] = []
     rejects: list[Reject] = []
-    for leaf in leaves:
+    for leaf in tree.leaves:
         place = layout.place(leaf.path)
         if place is None:
             continue
@@ -165,38 +168,12 @@ def list_hub(root: str, *, include: Sequence[str] = (), exclude: Sequence[str] =
             rejects.append(result)
     files.sort(key=_key)
     _check_unique(files)
-    refs, bad_refs = _list_refs(layout, leaves, {(file.repo, file.revision) for file in files})
-    rejects = sorted(rejects + bad_refs, key=_key)
+    files, conflicts = _part_conflicts(files)
+    revisions = {(file.repo, file.revision) for file in files}
+    refs, bad_refs = _list_refs(layout, tree.leaves, revisions)
+    rejects = sorted(rejects + conflicts + bad_refs, key=_key)
     return Snapshot(
-        _printable(real_top), tuple(files), refs, tuple(rejects), tuple(include), tuple(exclude)
-    )
-
-
-def _check_directory(root: str) -> None:
-    try:
-        os.scandir(root).close()
-    except OSError as error:
-        raise HubNotFoundError(
-            f"expected a hub directory at {root!r}, found: {error.strerror}; check the path"
-        ) from error
-
-
-def _cache_root(root: str) -> str:
-    """`root`, or its ``hub`` directory if that is the Hugging Face cache and `root` is not."""
-    hub = os.path.join(root, "hub")
-    if os.path.isdir(hub) and _holds_cache(hub) and not _holds_cache(root):
-        return hub
-    return root
-
-
-def _holds_cache(directory: str) -> bool:
-    try:
-        names = os.listdir(directory)
-    except OSError:
-        return False  # not lost: the walk rejects what it cannot list
-    return any(
-        cache_repo(name) is not None and os.path.isdir(os.path.join(directory, name))
-        for name in names
+        _printable(tree.root), tuple(files), refs, tuple(rejects), tuple(include), tuple(exclude)
     )
 
 
@@ -210,29 +187,28 @@ def _selects(repo: str, path: str, include: Sequence[str], exclude: Sequence[str
 
 
 def _list_leaf(leaf: Leaf, place: Place) -> HubFile | Reject:
-    if leaf.error is not None:
-        return _reject(place, leaf.error, 0)
-    size = 0
+    if not isinstance(leaf.found, SourceFile):
+        return _reject(place, leaf.found, 0)
     try:
-        source = stat_source(leaf.real)
-        size = source.size
-        _check_names(place, source)
+        _check_names(leaf.path, place, leaf.found)
         if place.revision is None:
             raise HubLayoutError(
                 f"expected snapshots/<commit>/<file> in the cache of {place.repo}, "
                 f"found {place.path!r}; move or exclude it"
             )
-        return HubFile(place.repo, place.revision, place.path, source)
-    except (SourceRejectedError, UnsafePathError, HubLayoutError) as error:
-        return _reject(place, error, size)
+        return HubFile(place.repo, place.revision, place.path, leaf.found)
+    except (UndecodableNameError, UnsafePathError, HubLayoutError) as error:
+        return _reject(place, error, leaf.found.size)
 
 
-def _check_names(place: Place, source: SourceFile) -> None:
+def _check_names(path: str, place: Place, source: SourceFile) -> None:
     for name in (place.repo, place.revision or "", place.path, source.source):
         if name != _printable(name):
             raise UndecodableNameError(
                 f"expected names in UTF-8, found {_printable(name)!r}; rename it"
             )
+    # An object may have any name, and the name of a cache directory may hide "..".
+    check_relative_path(path)
     check_relative_path(f"{place.repo}/{place.path}")
 
 
@@ -250,7 +226,7 @@ def _list_refs(
         repo, name = ref
         try:
             names[repo, _read_commit(leaf, name)].append(name)
-        except (SourceRejectedError, HubLayoutError) as error:
+        except (SourceRejectedError, UnsafePathError, HubLayoutError) as error:
             rejects.append(_reject(Place(repo, None, f"refs/{name}"), error, 0))
     cached = set(layout.cache_repos.values())
     refs = {
@@ -261,11 +237,12 @@ def _list_refs(
 
 
 def _read_commit(leaf: Leaf, name: str) -> str:
-    if leaf.error is not None:
-        raise leaf.error
+    if not isinstance(leaf.found, SourceFile):
+        raise leaf.found
     if name != _printable(name):
         raise UndecodableNameError(f"expected names in UTF-8, found ref {_printable(name)!r}")
-    with SourceReader(stat_source(leaf.real)) as reader:
+    check_relative_path(leaf.path)
+    with open_source(leaf.found) as reader:
         content = reader.read(0, min(reader.file.size, MAX_REF_NBYTES)).tobytes()
     commit = content.strip()
     if not commit.isalnum():
@@ -280,6 +257,26 @@ def _check_unique(files: Sequence[HubFile]) -> None:
                 f"expected one file {one.path!r} in {one.repo}@{one.revision}, found two: "
                 f"{one.source.source!r} and {other.source.source!r}; rename a directory"
             )
+
+
+def _part_conflicts(files: Sequence[HubFile]) -> tuple[list[HubFile], list[Reject]]:
+    """Files that a file system can hold, and those that lie below another file as if it were a
+    directory. Objects can; they could not be restored."""
+    names = {(file.revision, f"{file.repo}/{file.path}") for file in files}
+    kept, rejects = [], []
+    for file in files:
+        parents = accumulate(f"{file.repo}/{file.path}".split("/")[:-1], "{}/{}".format)
+        above = next((name for name in parents if (file.revision, name) in names), None)
+        if above is None:
+            kept.append(file)
+            continue
+        error = PathConflictError(
+            f"expected a directory at {above!r}, found a file, which is kept: no file system "
+            f"holds it and {file.path!r} below it; rename one of them"
+        )
+        place = Place(file.repo, file.revision, file.path)
+        rejects.append(_reject(place, error, file.source.size))
+    return kept, rejects
 
 
 def _reject(place: Place, error: TStoreError, size: int) -> Reject:
@@ -299,4 +296,4 @@ def _key(item: HubFile | Reject) -> tuple[str, str, str]:
 
 def _printable(name: str) -> str:
     """`name` with the bytes that are not UTF-8 written as ``\\xNN``."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

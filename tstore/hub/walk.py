@@ -1,4 +1,4 @@
-"""Walk a directory tree, through symbolic links but never out of the tree or in circles."""
+"""Walk a directory, through symbolic links but never out of it or in circles."""
 
 from __future__ import annotations
 
@@ -10,36 +10,18 @@ from dataclasses import dataclass
 
 from tstore.errors import (
     BrokenSymlinkError,
+    HubNotFoundError,
     SourceRejectedError,
     SourceUnreadableError,
     SymlinkEscapesError,
 )
+from tstore.hub.layouts import CACHE_DIRECTORY, is_above_cache
+from tstore.hub.local_reader import stat_source
+from tstore.hub.tree import Leaf, Tree
 
 MAX_LINKS_PER_DIRECTORY = 1024
 """Times that links may lead to the same directory, below the same ``org/name``. Without a limit,
 twenty directories that link to one another have more paths than can ever be listed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """What a walk found at `path`, which is anything but a directory it could enter.
-
-    Attributes
-    ----------
-    path : str
-        Relative to the root of the walk, with ``/`` between the names.
-    real : str
-        Absolute path; without symbolic links unless there is an `error`.
-    error : SourceRejectedError or None
-        Why it cannot be used.
-    hides_tree : bool
-        It is a directory that was not entered, so there may be files below.
-    """
-
-    path: str
-    real: str
-    error: SourceRejectedError | None = None
-    hides_tree: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +31,45 @@ class _Directory:
     parent: _Directory | None
 
 
-def walk(root: str) -> Iterator[Leaf]:
-    """All leaves below `root`, in no particular order.
+def walk_directory(root: str) -> Tree:
+    """The tree below `root`, or below its ``hub`` when only that is a Hugging Face cache.
 
-    Symbolic links are followed when their target lies inside `root`. A link that leaves it, leads
-    nowhere, or leads back to a directory above itself gives a leaf with an error, and so does a
-    directory that cannot be listed.
+    Symbolic links are followed when their target lies inside the tree. A link that leaves it,
+    leads nowhere, or leads back to a directory above itself gives a leaf with an error, and so
+    does a directory that cannot be listed.
 
     Parameters
     ----------
     root : str
-        Absolute path of a directory, without symbolic links.
+        Path of a directory.
+
+    Raises
+    ------
+    HubNotFoundError
+        `root` is missing, no directory, or cannot be listed.
     """
+    try:
+        os.scandir(root).close()
+    except OSError as error:
+        raise HubNotFoundError(
+            f"expected a hub directory at {root!r}, found: {error.strerror}; check the path"
+        ) from error
+    top = os.path.abspath(root)
+    below = os.path.join(top, CACHE_DIRECTORY)
+    if is_above_cache(_directories(top), _directories(below)):
+        top = below
+    real_top = os.path.realpath(top)
+    return Tree(real_top, os.path.basename(top), list(_walk(real_top)))
+
+
+def _directories(path: str) -> list[str]:
+    try:
+        return [name for name in os.listdir(path) if os.path.isdir(os.path.join(path, name))]
+    except OSError:
+        return []  # not lost: the walk rejects what it cannot list
+
+
+def _walk(root: str) -> Iterator[Leaf]:
     n_links: Counter[tuple[str, ...]] = Counter()
     stack = [_Directory("", root, None)]
     while stack:
@@ -69,14 +78,14 @@ def walk(root: str) -> Iterator[Leaf]:
             with os.scandir(directory.real) as scan:
                 entries = list(scan)
         except OSError as error:
-            yield Leaf(directory.path, directory.real, _unreadable(directory.real, error), True)
+            yield Leaf(directory.path, _unreadable(directory.real, error), hides_tree=True)
             continue
         for entry in entries:
             path = f"{directory.path}/{entry.name}" if directory.path else entry.name
             try:
                 found = _visit(entry, path, directory, root, n_links)
             except SourceRejectedError as error:
-                yield Leaf(path, entry.path, error, os.path.isdir(entry.path))
+                yield Leaf(path, error, hides_tree=os.path.isdir(entry.path))
                 continue
             if isinstance(found, Leaf):
                 yield found
@@ -95,7 +104,7 @@ def _visit(
         is_link = entry.is_symlink()
         real = _resolve_link(entry.path, root) if is_link else entry.path
         if not entry.is_dir():
-            return Leaf(path, real)
+            return Leaf(path, stat_source(real))
     except OSError as error:
         raise _unreadable(entry.path, error) from error
     if is_link:

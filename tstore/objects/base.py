@@ -10,6 +10,9 @@ from pyarrow import fs
 
 from tstore.ids import Buffer
 
+PROBE_PREFIX = ".probe-"
+"""Keys of objects that `ObjectStore.probe` makes for a moment."""
+
 
 @dataclass(frozen=True)
 class ObjectInfo:
@@ -21,10 +24,13 @@ class ObjectInfo:
         Key relative to the root of the store.
     nbytes : int
         Size in bytes.
+    version : str
+        As `ObjectStore.get_versioned` gives it, where a listing tells; else empty.
     """
 
     key: str
     nbytes: int
+    version: str = ""
 
 
 class ObjectStore(Protocol):
@@ -53,7 +59,11 @@ class ObjectStore(Protocol):
         """Create only: `ObjectExistsError` if the key is taken, by whomever came first."""
 
     def put_if_match(self, key: str, parts: Iterable[Buffer], version: str) -> str:
-        """Replace only this version, else `PreconditionFailedError`; gives the new version."""
+        """Replace only this version, else `PreconditionFailedError`; gives the new version.
+
+        When an answer was lost on the network, the error may also mean that ours was written and
+        another writer has replaced it since: read again before doing it again.
+        """
 
     def head(self, key: str) -> ObjectInfo:
         """Its size, without reading it."""
@@ -66,6 +76,9 @@ class ObjectStore(Protocol):
 
     def remove_abandoned(self, older_than_s: float) -> None:
         """Remove what writers that died left behind, unless it is younger than this."""
+
+    def probe(self) -> None:
+        """`ConditionalPutUnsupportedError` where `put_new` and `put_if_match` are not atomic."""
 
     def filesystem(self) -> fs.FileSystem:
         """The same namespace for pyarrow's Parquet reader."""

@@ -19,6 +19,7 @@ from tstore.errors import (
     ObjectNotFoundError,
     PreconditionFailedError,
     RangeError,
+    StoreNotWritableError,
     UnsafePathError,
 )
 from tstore.ids import Buffer, check_relative_path, content_hash
@@ -26,6 +27,16 @@ from tstore.objects.base import ObjectInfo
 
 _TEMP_FOLDER = ".tmp"
 _LOCK_PREFIX = ".lock-"
+_NOT_WRITABLE = {
+    errno.ENOSPC: "free space",
+    errno.EDQUOT: "free space or raise the quota",
+    errno.EFBIG: "raise the limit of file sizes",
+    errno.EROFS: "mount the file system for writing",
+    errno.EACCES: "allow this user to write there",
+    errno.EPERM: "allow this user to write there",
+    errno.EIO: "check the disk",
+}
+"""What the operating system says when it does not write, and what to do about it."""
 
 
 class LocalObjects:
@@ -47,20 +58,18 @@ class LocalObjects:
     @contextmanager
     def _temp_file(self, path: Path, parts: Iterable[Buffer]) -> Iterator[Path]:
         """A synced file holding the parts, on the file system of `path`; gone afterwards."""
-        folder = self._root / _TEMP_FOLDER
-        folder.mkdir(parents=True, exist_ok=True)
-        temp = folder / uuid.uuid4().hex
+        temp = self._root / _TEMP_FOLDER / uuid.uuid4().hex
+        with _writable(path):
+            temp.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with temp.open("xb") as file:
-                for part in parts:
-                    file.write(part)
-                file.flush()
-                os.fsync(file.fileno())
-            path.parent.mkdir(parents=True, exist_ok=True)
-            yield temp
+            _write(temp, path, parts)
+            with _writable(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                yield temp
         finally:
             temp.unlink(missing_ok=True)
-        _sync_directory(path.parent)
+        with _writable(path):
+            _sync_directory(path.parent)
 
     def _path(self, key: str) -> Path:
         try:
@@ -149,7 +158,7 @@ class LocalObjects:
 
     def delete(self, key: str) -> None:
         path = self._path(key)
-        with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        with _writable(path), suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
             path.unlink()
             self._prune(path.parent)
 
@@ -166,7 +175,11 @@ class LocalObjects:
         for temp in (self._root / _TEMP_FOLDER).glob("*"):
             with suppress(FileNotFoundError):  # its writer lives and just finished
                 if time.time() - temp.stat().st_mtime > older_than_s:
-                    temp.unlink()
+                    with _writable(temp):
+                        temp.unlink()
+
+    def probe(self) -> None:
+        """Links and locks of a file system are atomic."""
 
     def filesystem(self) -> fs.FileSystem:
         return fs.SubTreeFileSystem(str(self._root), fs.LocalFileSystem())
@@ -193,6 +206,37 @@ def _missing_is_not_found(key: str) -> Iterator[None]:
         raise ObjectNotFoundError(f"expected an object at {key}, found none", key=key) from error
 
 
+def _write(temp: Path, path: Path, parts: Iterable[Buffer]) -> None:
+    """Make the file `temp` with these bytes, on disk for good; messages name `path`."""
+    with _writable(path):
+        file = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        for part in parts:  # what goes wrong in here is not the fault of the store
+            rest = memoryview(part)
+            while rest.nbytes:
+                with _writable(path):
+                    rest = rest.cast("B")[os.write(file, rest) :]
+        with _writable(path):
+            os.fsync(file)
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def _writable(path: Path) -> Iterator[None]:
+    """What the disk refuses inside the block is the store's fault, and told as such."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NOT_WRITABLE:
+            raise
+        raise StoreNotWritableError(
+            f"expected to write {path}, found: {error.strerror}; "
+            f"{_NOT_WRITABLE[error.errno]} and run the same command again",
+            path=str(path),
+        ) from error
+
+
 def _sync_directory(path: Path) -> None:
     """A new name is durable only once its directory is."""
     directory = os.open(path, os.O_RDONLY)
@@ -205,7 +249,9 @@ def _sync_directory(path: Path) -> None:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Serialise compare-and-swap between processes; the kernel frees it when one dies."""
-    lock = os.open(path.parent / f"{_LOCK_PREFIX}{path.name}", os.O_RDWR | os.O_CREAT, 0o644)
+    name = path.parent / f"{_LOCK_PREFIX}{path.name}"
+    with _writable(path):
+        lock = os.open(name, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

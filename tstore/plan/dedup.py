@@ -12,7 +12,10 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
-from tstore.catalog.schema import FILES, FINGERPRINTS, REJECTS, TENSORS
+from tstore.catalog import keys
+from tstore.catalog.parquet import stream_parts
+from tstore.catalog.schema import EXTENTS, FILES, SOURCES
+from tstore.catalog.workspace import Workspace
 from tstore.errors import IdentityCollisionError, PlanInvariantError
 
 OCCURRENCES = pa.schema(
@@ -34,6 +37,10 @@ BAD_SOURCES = pa.schema(
 )
 """Sources that must not be used, with the reason."""
 
+_UNSKETCHED = pa.schema(
+    [field for field in EXTENTS if field.name not in ("sketch", "plane_entropy")]
+)
+
 _SOURCE_STATE = """
 CREATE OR REPLACE TEMP TABLE source_state AS
 SELECT source, max(sha256) AS sha256, bool_and(readable) AS readable,
@@ -43,7 +50,7 @@ FROM scanned_sources GROUP BY source
 
 _EXTENTS = """
 CREATE OR REPLACE TEMP TABLE extent AS
-SELECT e.source, first_ord, e."index", e.name, e.tensor_id, e.dtype, e.shape, e.nbytes, e.start,
+SELECT e.source, first_ord, e."index", e.name, e.part, e.tensor_id, e.dtype, e.shape, e.nbytes, e.start,
        e.sha256
 FROM scanned_extents e
 JOIN (SELECT source, min(ord) AS first_ord FROM occurrences GROUP BY source) USING (source)
@@ -86,14 +93,6 @@ WHERE nbytes > 0 AND tensor_id NOT IN (SELECT tensor_id FROM usable_blobs)
 GROUP BY tensor_id
 """
 
-_DESCRIBED = """
-SELECT e.tensor_id, e.dtype, e.shape, e.nbytes, e.sketch, e.plane_entropy, e.standalone_ratio
-FROM new_unique u JOIN scanned_extents e
-ON e.tensor_id = u.tensor_id AND e.source = u.locations[1].source
-   AND e.start = u.locations[1].start
-ORDER BY u.arrival
-"""
-
 _FILES = """
 SELECT o.repo, o.revision, o.refs, o.path, o.nbytes, s.sha256, o.source_tag,
        coalesce(l.layout, []) AS layout
@@ -107,7 +106,7 @@ WHERE source NOT IN (SELECT source FROM bad)
 """
 
 _TENSORS = """
-SELECT o.repo, o.revision, o.path, e.name, e.tensor_id, e.dtype, e.shape, e.start, e.nbytes
+SELECT o.repo, o.revision, o.path, e.name, e.part, e.tensor_id, e.dtype, e.shape, e.start, e.nbytes
 FROM occurrences o JOIN good e USING (source)
 WHERE e.name IS NOT NULL
 """
@@ -124,21 +123,42 @@ WHERE s.reason IS NOT NULL AND source NOT IN (SELECT source FROM bad)
 
 @dataclass(frozen=True)
 class Accepted:
-    """What the run takes in.
+    """What the run takes in, as queries of temporary tables: all rows of a hub may not fit.
 
     Attributes
     ----------
-    unique : pyarrow.Table
-        New unique extents in order of arrival: tensor_id, dtype, nbytes, sha256,
-        locations (list of source and start, first occurrence first).
-    files, tensors, rejects : pyarrow.Table
+    unique : DuckDBPyRelation
+        New unique extents, the table ``new_unique``: arrival (from 1), tensor_id, dtype, nbytes,
+        sha256, locations (list of source and start, first occurrence first).
+    files, tensors, rejects : DuckDBPyRelation
         Rows of those catalog tables.
     """
 
-    unique: pa.Table
-    files: pa.Table
-    tensors: pa.Table
-    rejects: pa.Table
+    unique: duckdb.DuckDBPyRelation
+    files: duckdb.DuckDBPyRelation
+    tensors: duckdb.DuckDBPyRelation
+    rejects: duckdb.DuckDBPyRelation
+
+
+def load_scanned(
+    connection: duckdb.DuckDBPyConnection, workspace: Workspace, shard_keys: Sequence[str]
+) -> None:
+    """Make the temporary tables ``scanned_sources`` and ``scanned_extents``, without sketches.
+
+    Parameters
+    ----------
+    connection : DuckDBPyConnection
+    workspace : Workspace
+    shard_keys : sequence of str
+        Shards of the scan.
+    """
+    for name, schema in (("sources", SOURCES), ("extents", _UNSKETCHED)):
+        parts = (keys.staged(workspace.key, "scan", key, name) for key in shard_keys)
+        batches = stream_parts(workspace.objects, parts, schema.names)
+        rows = pa.RecordBatchReader.from_batches(schema, (b.cast(schema) for b in batches))
+        connection.register("staged_rows", rows)
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE scanned_{name} AS FROM staged_rows")
+        connection.unregister("staged_rows")
 
 
 def accept(
@@ -167,19 +187,11 @@ def accept(
         connection.execute(statement)
     _check_scanned(connection)
     return Accepted(
-        unique=connection.sql("SELECT * FROM new_unique ORDER BY arrival").to_arrow_table(),
-        files=connection.sql(_FILES).to_arrow_table().cast(FILES),
-        tensors=connection.sql(_TENSORS).to_arrow_table().cast(TENSORS),
-        rejects=connection.sql(_REJECTS).to_arrow_table().cast(REJECTS),
+        unique=connection.sql("FROM new_unique ORDER BY arrival"),
+        files=connection.sql(_FILES),
+        tensors=connection.sql(_TENSORS),
+        rejects=connection.sql(_REJECTS),
     )
-
-
-def describe_unique(connection: duckdb.DuckDBPyConnection) -> pa.Table:
-    """Rows `FINGERPRINTS` of the new unique extents (opaque ones too), in order of arrival.
-
-    Call it after `accept`, on the same connection.
-    """
-    return connection.sql(_DESCRIBED).to_arrow_table().cast(FINGERPRINTS)
 
 
 def _check_scanned(connection: duckdb.DuckDBPyConnection) -> None:

@@ -106,7 +106,16 @@ def find_pending(snapshot: Snapshot, connection: duckdb.DuckDBPyConnection) -> P
 def carry_rejected(
     connection: duckdb.DuckDBPyConnection, pending: Pending, rejects: pa.Table
 ) -> Pending:
-    """`pending`, also carrying the committed state of files that could not be stored now."""
+    """`pending`, also carrying the committed state of files that could not be stored now.
+
+    Parameters
+    ----------
+    connection : DuckDBPyConnection
+        `Catalog.connect`.
+    pending : Pending
+    rejects : pyarrow.Table
+        Rows of the table ``rejects`` of this run.
+    """
     places: list[_Place] = []
     bad = {(r["repo"], r["revision"], r["path"]) for r in rejects.to_pylist() if not r["stored"]}
     for row in pending.occurrences.to_pylist():
@@ -130,14 +139,11 @@ SELECT count(*) FROM ((FROM run EXCEPT FROM known) UNION ALL (FROM known EXCEPT 
 """
 
 
-def changes_nothing(
-    connection: duckdb.DuckDBPyConnection, files: pa.Table, rejects: pa.Table
-) -> bool:
-    """Whether a run of these rows would repeat what is committed.
+def changes_nothing(connection: duckdb.DuckDBPyConnection, rejects: pa.Table) -> bool:
+    """Whether a run of the files in the view ``run_files`` would repeat what is committed.
 
     So it is when all that was pending was rejected again, for the same reasons as before.
     """
-    connection.register("run_files", files)
     ((changed,),) = connection.sql(_CHANGED).fetchall()
     told = {(r["repo"], r["revision"], r["path"], r["reason"]) for r in rejects.to_pylist()}
     return changed == 0 and told <= _known_rejects(connection)
@@ -212,7 +218,7 @@ def _carry(
         " FROM current_files f JOIN carried c USING (repo, revision, path)"
     )
     old_tensors = connection.sql(
-        "SELECT t.repo, t.revision, t.path, t.name, t.tensor_id, t.dtype, t.shape, t.start,"
+        "SELECT t.repo, t.revision, t.path, t.name, t.part, t.tensor_id, t.dtype, t.shape, t.start,"
         " t.nbytes FROM tensors t JOIN carried USING (repo, revision, path)"
         " JOIN current_files f ON t.repo = f.repo AND t.revision = f.revision"
         " AND t.path = f.path AND t.run = f.run"

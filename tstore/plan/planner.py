@@ -1,16 +1,16 @@
-"""From unique tensors to plan rows: who is a base, who is a delta of whom, with which codec."""
+"""From groups of new tensors to plan rows: who is a base, who is a delta of whom."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from tstore.catalog.schema import PLANS
-from tstore.ids import OPAQUE
 from tstore.plan.check import check
 from tstore.plan.costs import SketchCosts
 from tstore.plan.flexsplit import assign
@@ -25,25 +25,22 @@ from tstore.sketch.layout import SketchLayout
 
 @dataclass(frozen=True)
 class PlanInput:
-    """What a plan rests on.
+    """What the plan of some groups rests on.
 
     Attributes
     ----------
-    unique : pyarrow.Table
-        tensor_id, dtype, nbytes, standalone_ratio of the new extents, in order of arrival.
     new : Groups
-        The sketched ones among them.
+        New tensors of dtypes with a predictor, each group in order of arrival.
     stored : Groups
-        Tensors that the store holds whole, free to use as bases.
+        Tensors that the store holds whole, free to use as bases; each group by name.
     predictors : mapping of str to TensorPred
-        By dtype, for ``settings.delta_codec``; a dtype without one gets no deltas.
+        By dtype, for ``settings.delta_codec``.
     bases_in_use : set of str
         Tensors that stored deltas need; they are never made deltas themselves.
     settings : PlanSettings
     sketch : SketchSettings
     """
 
-    unique: pa.Table
     new: Groups
     stored: Groups
     predictors: Mapping[str, TensorPred]
@@ -64,11 +61,12 @@ class _Deltas:
         self.bases.update(base for base, _ in found.values())
 
 
-def make_plan(given: PlanInput, planner: Planner = assign) -> pa.Table:
-    """Plan every new tensor; a pure function of its arguments.
+def plan_groups(given: PlanInput, planner: Planner = assign) -> pa.Table:
+    """Plan the new tensors of some groups; a pure function of its arguments.
 
-    Groups are planned one after the other, so that memory is bounded by the largest. Then tensors
-    that found no base among their own shape look for one among shapes with more or fewer rows.
+    Groups are planned one by one. Then tensors that found no base among their own shape look for
+    one among shapes with more or fewer rows (`kin_shapes`). So groups of other dtypes or rows can
+    be planned apart.
 
     Parameters
     ----------
@@ -79,18 +77,18 @@ def make_plan(given: PlanInput, planner: Planner = assign) -> pa.Table:
     Returns
     -------
     pyarrow.Table
-        Rows `PLANS` in the order of ``given.unique``.
+        Rows `PLANS` of the deltas and their new bases; all others are stored alone.
     """
     deltas = _Deltas()
-    planned = [key for key in given.new if key[0] in given.predictors]
     with one_blas_thread():
-        for key in planned:
+        for key, group in given.new.items():
             stored = [given.stored[key]] if key in given.stored else []
-            found = _choose([given.new[key]], stored, given, planner)
+            found = _choose([group], stored, given, planner)
             deltas.add({name: of for name, of in found.items() if name not in given.bases_in_use})
-        for kin in kin_shapes([*planned, *given.stored]):
+        for kin in kin_shapes([*given.new, *given.stored]):
             deltas.add(_plan_resized(kin, given, deltas, planner))
-    return _rows(given, deltas)
+    rows = [row for group in given.new.values() for row in _rows(group, deltas, given.settings)]
+    return pa.Table.from_pylist(rows, PLANS)
 
 
 def group_problem(
@@ -114,8 +112,9 @@ def group_problem(
     sketch : SketchSettings
     """
     held = [*stored, *new]
+    sketches = [group.sketches for group in held]
     costs = SketchCosts(
-        sketches=np.concatenate([group.sketches for group in held]),
+        sketches=np.concatenate(sketches) if len(sketches) > 1 else sketches[0],
         layout=SketchLayout.of(held[0].dtype, sketch),
         nbytes=np.repeat([group.nbytes for group in held], [len(group.ids) for group in held]),
         predictor=predictor,
@@ -152,36 +151,35 @@ def _plan_resized(
 ) -> dict[str, tuple[str, float]]:
     """Deltas of lone tensors, stored whole for no other's sake, among shapes that are kin."""
     fixed = deltas.bases | given.bases_in_use
+    settled = deltas.of.keys() | fixed
     groups = [given.new[key] for key in kin if key in given.new]
-    lone = [without(group, deltas.of.keys() | fixed) for group in groups]
-    lone = [group for group in lone if group.ids]
-    if not lone:
+    lone = [_some(group, lambda name: name not in settled) for group in groups]
+    if not any(group.ids for group in lone):
         return {}
     whole = [given.stored[key] for key in kin if key in given.stored]
-    whole += [group.take(np.flatnonzero([name in fixed for name in group.ids])) for group in groups]
-    return _choose(lone, [group for group in whole if group.ids], given, planner)
+    whole += [_some(group, fixed.__contains__) for group in groups]
+    lone, whole = ([group for group in part if group.ids] for part in (lone, whole))
+    return _choose(lone, whole, given, planner)
 
 
-def without(group: SketchGroup, names: AbstractSet[str]) -> SketchGroup:
-    """Leave out the tensors called `names`."""
-    return group.take(np.flatnonzero([name not in names for name in group.ids]))
+def _some(group: SketchGroup, is_wanted: Callable[[str], bool]) -> SketchGroup:
+    """Only the tensors with such names."""
+    return group.take(np.flatnonzero([is_wanted(name) for name in group.ids]))
 
 
-def _rows(given: PlanInput, deltas: _Deltas) -> pa.Table:
-    columns = ("tensor_id", "dtype", "nbytes", "standalone_ratio")
-    rows = []
-    for row in given.unique.select(columns).to_pylist():
-        name = row["tensor_id"]
-        base_id, predicted = deltas.of.get(name, (None, row["standalone_ratio"]))
-        role, codec = _role(row["dtype"], name in deltas.bases, base_id, given.settings)
-        row.update(base_id=base_id, predicted_ratio=predicted, role=role, codec=codec)
-        rows.append(row)
-    return pa.Table.from_pylist(rows, PLANS)
-
-
-def _role(dtype: str, is_base: bool, base: str | None, settings: PlanSettings) -> tuple[str, str]:
-    if dtype == OPAQUE:
-        return "opaque", settings.opaque_codec
-    if base is not None and settings.delta_codec is not None:
-        return "delta", settings.delta_codec
-    return "base" if is_base else "alone", settings.standalone_codec
+def _rows(group: SketchGroup, deltas: _Deltas, settings: PlanSettings) -> Iterator[dict[str, Any]]:
+    """Plan rows of the deltas and bases of a group."""
+    for name, standalone in zip(group.ids, group.standalone.tolist(), strict=True):
+        base, ratio = deltas.of.get(name, (None, standalone))
+        if base is None and name not in deltas.bases:
+            continue
+        yield {
+            "tensor_id": name,
+            "dtype": group.dtype,
+            "nbytes": group.nbytes,
+            "role": "base" if base is None else "delta",
+            "base_id": base,
+            "codec": settings.standalone_codec if base is None else settings.delta_codec,
+            "predicted_ratio": ratio,
+            "standalone_ratio": standalone,
+        }

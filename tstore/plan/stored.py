@@ -2,88 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from itertools import accumulate
 
 import duckdb
 import pyarrow as pa
 
+from tstore.catalog import Catalog
+from tstore.catalog.parquet import stream_parts
 from tstore.catalog.schema import FINGERPRINTS
-from tstore.sketch.groups import GroupKey, Groups, SketchGroup, TableGroups
+from tstore.plan.placed import PlacedGroups, numbered, place_groups
+from tstore.settings import SketchSettings
+from tstore.sketch.groups import GroupKey
+from tstore.sketch.parts import FingerprintParts
 
-BATCH = 32 * 1024
-"""Sketches read at a time: 256 MiB at the default size. One group may be larger."""
+_KEYS = pa.schema([FINGERPRINTS.field("dtype"), FINGERPRINTS.field("shape")])
+_COLUMNS = ["tensor_id", "dtype", "shape", "nbytes"]
 
-# A tensor that was lost and stored again has several fingerprints.
+# A tensor that was lost and stored again has several fingerprints, all alike.
 _STORED_WHOLE = """
 CREATE OR REPLACE TEMP TABLE stored_whole AS
-SELECT DISTINCT ON (f.tensor_id) f.tensor_id, f.run, f.dtype, f.shape
-FROM fingerprints f JOIN usable_blobs b USING (tensor_id)
-WHERE b.base_id IS NULL AND f.sketch IS NOT NULL
-ORDER BY f.tensor_id, f.run
+SELECT tensor_id, dtype, shape, any_value(nbytes) AS nbytes, min(nth) AS "row",
+       row_number() OVER (PARTITION BY dtype, shape ORDER BY tensor_id) AS position
+FROM numbered_fingerprints
+WHERE nbytes >= $min_nbytes
+  AND ((dtype, shape) IN (SELECT (dtype, shape) FROM wanted_keys)
+       OR (len(shape) > 1 AND (dtype, shape[2:]) IN (SELECT (dtype, shape[2:]) FROM wanted_keys)))
+  AND tensor_id IN (SELECT tensor_id FROM usable_blobs WHERE base_id IS NULL)
+GROUP BY tensor_id, dtype, shape
 """
-_SKETCHES = """
-SELECT f.tensor_id, f.dtype, f.shape, f.nbytes, f.sketch, f.standalone_ratio
-FROM fingerprints f
-JOIN stored_whole s ON f.tensor_id = s.tensor_id AND f.run = s.run
-JOIN stored_batch k ON s.dtype = k.dtype AND s.shape = k.shape
-ORDER BY f.tensor_id
-"""
-_KEYS = pa.schema([FINGERPRINTS.field("dtype"), FINGERPRINTS.field("shape")])
 
 
-class StoredGroups(Groups):
-    """Groups of the tensors that earlier runs stored standalone, read in batches.
-
-    Each read goes through all sketches of the catalog, so groups are best asked for in the order
-    of `wanted`.
+def place_stored(
+    connection: duckdb.DuckDBPyConnection,
+    catalog: Catalog,
+    wanted: Iterable[GroupKey],
+    sketch: SketchSettings,
+) -> PlacedGroups:
+    """Groups of the tensors that earlier runs stored without a base, by name.
 
     Parameters
     ----------
     connection : DuckDBPyConnection
-        `Catalog.connect`; gets the temporary tables ``stored_whole`` and ``stored_batch``.
+        `Catalog.connect`.
+    catalog : Catalog
+        The same.
     wanted : iterable of (dtype, shape)
-        What is to be planned. Only groups of these dtypes and row shapes are here.
+        What is to be planned. Only groups of these shapes are here, and of shapes with more or
+        fewer of the same rows.
+    sketch : SketchSettings
+        Of the sketches.
     """
-
-    def __init__(self, connection: duckdb.DuckDBPyConnection, wanted: Iterable[GroupKey]) -> None:
-        self._connection = connection
-        wanted = list(wanted)
-        connection.execute(_STORED_WHOLE)
-        rows = connection.sql("SELECT dtype, shape, count(*) FROM stored_whole GROUP BY ALL")
-        counts = {(dtype, tuple(shape)): count for dtype, shape, count in rows.fetchall()}
-        kin = {(dtype, shape[1:]) for dtype, shape in wanted}
-        others = sorted(key for key in counts if (key[0], key[1][1:]) in kin)
-        keys = [key for key in dict.fromkeys([*wanted, *others]) if key in counts]
-        self._batches = _batches(keys, counts)
-        self._batch_of = {key: n for n, batch in enumerate(self._batches) for key in batch}
-        self._loaded = -1
-        self._groups: Groups = {}
-
-    def __getitem__(self, key: GroupKey) -> SketchGroup:
-        number = self._batch_of[key]
-        if number != self._loaded:
-            self._groups = {}  # before the next is read
-            rows = [{"dtype": dtype, "shape": shape} for dtype, shape in self._batches[number]]
-            self._connection.register("stored_batch", pa.Table.from_pylist(rows, _KEYS))
-            self._groups = TableGroups(self._connection.sql(_SKETCHES).to_arrow_table())
-            self._loaded = number
-        return self._groups[key]
-
-    def __iter__(self) -> Iterator[GroupKey]:
-        return iter(self._batch_of)
-
-    def __len__(self) -> int:
-        return len(self._batch_of)
-
-
-def _batches(keys: Iterable[GroupKey], counts: dict[GroupKey, int]) -> list[list[GroupKey]]:
-    """Consecutive keys of at most `BATCH` tensors together."""
-    batches: list[list[GroupKey]] = []
-    held = BATCH
-    for key in keys:
-        if held + counts[key] > BATCH:
-            batches.append([])
-            held = 0
-        batches[-1].append(key)
-        held += counts[key]
-    return batches
+    keys = [{"dtype": dtype, "shape": shape} for dtype, shape in wanted]
+    written = catalog.parts("fingerprints")
+    batches = stream_parts(catalog.objects, (part.key for part in written), _COLUMNS)
+    connection.register("wanted_keys", pa.Table.from_pylist(keys, _KEYS))
+    connection.register("numbered_fingerprints", numbered(batches, FINGERPRINTS, _COLUMNS))
+    connection.execute(_STORED_WHOLE, {"min_nbytes": sketch.min_nbytes})
+    connection.unregister("numbered_fingerprints")
+    connection.unregister("wanted_keys")
+    parts = FingerprintParts(
+        uri=catalog.objects.uri,
+        keys=tuple(part.key for part in written),
+        ends=tuple(accumulate(part.rows for part in written)),
+    )
+    return place_groups(connection, "stored_whole", parts)

@@ -12,7 +12,7 @@ from tstore.catalog.schema import PAIRS
 from tstore.predict.spread import spread_over_range
 from tstore.predict.tensorpred import MIN_PAIRS, FitReport
 from tstore.settings import SketchSettings
-from tstore.sketch.distances import distance, group_distances
+from tstore.sketch.distances import distance, pair_distances
 from tstore.sketch.layout import SketchLayout
 
 FACTOR = 2.0
@@ -84,28 +84,33 @@ def _as_pairs(
     settings: SketchSettings,
 ) -> pa.Table:
     """Add the distances of the sketches to stored deltas."""
-    layout = SketchLayout.of(dtype, settings)
     ids = sorted({row[end] for row in rows for end in ("target_id", "base_id")})
     found = connection.sql(
         "SELECT DISTINCT ON (tensor_id) tensor_id, sketch FROM fingerprints"
         " WHERE sketch IS NOT NULL AND tensor_id IN (SELECT unnest($ids))",
         params={"ids": ids},
     ).fetchall()
-    sketches = {tensor_id: np.array([sketch], dtype=np.int16) for tensor_id, sketch in found}
-    pairs = []
-    for row in rows:
-        a, b = sketches.get(row["target_id"]), sketches.get(row["base_id"])
-        if a is None or b is None:
-            continue
-        groups = group_distances(a, b, layout, row["nbytes"])
-        kept = {name: row[name] for name in ("target_id", "base_id", "nbytes", "ratio")}
-        pairs.append(
+    place = {tensor_id: i for i, (tensor_id, _) in enumerate(found)}
+    rows = [row for row in rows if row["target_id"] in place and row["base_id"] in place]
+    if not rows:
+        return PAIRS.empty_table()
+    layout = SketchLayout.of(dtype, settings)
+    targets, bases = (
+        np.array([place[row[end]] for row in rows]) for end in ("target_id", "base_id")
+    )
+    nbytes = np.array([row["nbytes"] for row in rows])
+    sketches = np.array([sketch for _, sketch in found], dtype=np.int16)
+    groups = pair_distances(sketches, targets, bases, layout, nbytes)
+    return pa.Table.from_pylist(
+        [
             {
-                **kept,
+                **{name: row[name] for name in ("target_id", "base_id", "nbytes", "ratio")},
                 "dtype": dtype,
                 "codec": codec,
-                "distance": float(distance(groups, layout)[0, 0]),
-                "group_distance": groups[:, 0, 0].tolist(),
+                "distance": float(p),
+                "group_distance": of_groups.tolist(),
             }
-        )
-    return pa.Table.from_pylist(pairs, PAIRS)
+            for row, p, of_groups in zip(rows, distance(groups, layout), groups.T, strict=True)
+        ],
+        PAIRS,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -12,10 +12,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import tstore_codecs
+from tstore.activity import spending
 from tstore.catalog.blobs import BlobLocation
 from tstore.catalog.schema import PAIRS
 from tstore.catalog.workspace import shard_key
-from tstore.errors import BlobDamagedError, BlobMissingError, SourceRejectedError
+from tstore.errors import BlobDamagedError, BlobMissingError, SourceRejectedError, WorkerLostError
 from tstore.hub.location import HubLocation
 from tstore.objects import open_objects
 from tstore.predict.pairs import Pair
@@ -72,6 +73,15 @@ class MeasureShard:
     nbytes: int
     memory_nbytes: int
 
+    def halves(self) -> tuple[MeasureShard, ...]:
+        """The same pairs as two shards; nothing if it is one."""
+        middle = len(self.pairs) // 2
+        parts = (self.pairs[:middle], self.pairs[middle:]) if middle else ()
+        return tuple(
+            replace(self, key=shard_key([self.key, number]), pairs=pairs, nbytes=self.nbytes // 2)
+            for number, pairs in enumerate(parts)
+        )
+
 
 def plan_measurements(
     pairs: Sequence[Pair],
@@ -104,9 +114,10 @@ def measure_shard(shard: MeasureShard, plan: PlanSettings) -> dict[str, pa.Table
         except (SourceRejectedError, BlobDamagedError, BlobMissingError):
             # One pair less; encoding the file, or verifying the store, reports it.
             continue
-        blob = tstore_codecs.encode(
-            target, dtype=pair.dtype, codec=shard.codec, base=base, shape=shape
-        )
+        with spending("encode", target.nbytes):
+            blob = tstore_codecs.encode(
+                target, dtype=pair.dtype, codec=shard.codec, base=base, shape=shape
+            )
         rows.append(
             {
                 "dtype": pair.dtype,
@@ -120,6 +131,11 @@ def measure_shard(shard: MeasureShard, plan: PlanSettings) -> dict[str, pa.Table
             }
         )
     return {"pairs": pa.Table.from_pylist(rows, PAIRS)}
+
+
+def rows_of_lost(shard: MeasureShard, error: WorkerLostError) -> dict[str, pa.Table]:
+    """A pair that no worker survives is one pair less."""
+    return {"pairs": PAIRS.empty_table()}
 
 
 def _pieces(pair: Pair, limit: int) -> tuple[list[tuple[int, int]], tuple[int, ...]]:

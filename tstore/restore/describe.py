@@ -94,7 +94,8 @@ def list_repos(store: Store) -> list[RepoSummary]:
 
 
 _TENSORS = """
-SELECT t.path, t.name, t.dtype, t.shape, t.nbytes,
+SELECT t.path, CASE WHEN t.part IS NULL THEN t.name ELSE concat(t.name, ' part ', t.part) END,
+       t.dtype, t.shape, t.nbytes,
        CASE WHEN b.base_id IS NOT NULL THEN 'delta'
             WHEN t.tensor_id IN (SELECT base_id FROM current_blobs WHERE base_id IS NOT NULL)
                 THEN 'base'

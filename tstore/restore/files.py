@@ -105,8 +105,7 @@ def file_pieces(file: StoredFile, reader: TensorReader) -> Iterator[NDArray[np.u
         After the last piece, if the whole has another SHA-256 than the ingested file.
     """
     digest = hashlib.sha256()
-    for extent in file.layout:
-        data = reader.read(extent.tensor_id)
+    for data in reader.read_all(extent.tensor_id for extent in file.layout):
         digest.update(data)
         yield data
     if digest.hexdigest() != file.sha256:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ import tstore_codecs
 from tstore.catalog.blobs import BlobLocation, resized
 from tstore.errors import BlobDamagedError
 from tstore.objects import ObjectStore
+from tstore.objects.ahead import read_ahead
 from tstore.settings import MIB
 
 CACHE_NBYTES = 512 * MIB
@@ -42,17 +44,51 @@ class TensorReader:
         ------
         BlobMissingError, BlobDamagedError
         """
-        if tensor_id in self._bases:
-            return self._bases[tensor_id]
-        blob = self._blobs[tensor_id]
-        base = None if blob.base_id is None else self._base(blob.base_id)
-        return self._decode(blob, base)
+        (data,) = self.read_all([tensor_id])
+        return data
 
-    def _base(self, tensor_id: str) -> NDArray[np.uint8]:
+    def read_all(self, tensor_ids: Iterable[str]) -> Iterator[NDArray[np.uint8]]:
+        """Raw bytes of these tensors one after the other, blobs being read ahead.
+
+        Raises
+        ------
+        BlobMissingError, BlobDamagedError
+        """
+        tensor_ids = list(tensor_ids)
+        reads = (
+            (self._objects.uri, self._blobs[name].nbytes, partial(self._encoded, name))
+            for name in tensor_ids
+        )
+        for tensor_id, take in zip(tensor_ids, read_ahead(reads), strict=True):
+            encoded = take()
+            yield (
+                self._bases[tensor_id]
+                if tensor_id in self._bases
+                else self._tensor(tensor_id, encoded)
+            )
+
+    def _encoded(self, tensor_id: str) -> dict[str, bytes]:
+        """Blobs that the tensor needs and that are not decoded yet."""
+        base_id = self._blobs[tensor_id].base_id
+        needed = (name for name in (tensor_id, base_id) if name is not None)
+        return {
+            name: self._blobs[name].read(self._objects)
+            for name in needed
+            if name not in self._bases
+        }
+
+    def _tensor(self, tensor_id: str, encoded: Mapping[str, bytes]) -> NDArray[np.uint8]:
+        blob = self._blobs[tensor_id]
+        base = None if blob.base_id is None else self._base(blob.base_id, encoded)
+        # A base that went out of the cache since it was looked for is read now.
+        data = encoded.get(tensor_id) or blob.read(self._objects)
+        return _decoded(blob, data, base)
+
+    def _base(self, tensor_id: str, encoded: Mapping[str, bytes]) -> NDArray[np.uint8]:
         if tensor_id in self._bases:
             self._bases.move_to_end(tensor_id)
             return self._bases[tensor_id]
-        data = self.read(tensor_id)
+        data = self._tensor(tensor_id, encoded)
         self._bases[tensor_id] = data
         self._cached_nbytes += data.nbytes
         while self._cached_nbytes > CACHE_NBYTES and len(self._bases) > 1:
@@ -60,15 +96,17 @@ class TensorReader:
             self._cached_nbytes -= oldest.nbytes
         return data
 
-    def _decode(self, blob: BlobLocation, base: NDArray[np.uint8] | None) -> NDArray[np.uint8]:
-        encoded = blob.read(self._objects)
-        try:
-            if base is not None:
-                base = resized(base, tstore_codecs.inspect(encoded).raw_nbytes)
-            data = tstore_codecs.decode(encoded, base=base)
-        except tstore_codecs.CodecError as error:
-            raise BlobDamagedError(
-                f"expected the blob of {blob.tensor_id} in pack {blob.pack} to decode: {error}",
-                tensor_id=blob.tensor_id,
-            ) from error
-        return blob.check(data)
+
+def _decoded(
+    blob: BlobLocation, encoded: bytes, base: NDArray[np.uint8] | None
+) -> NDArray[np.uint8]:
+    try:
+        if base is not None:
+            base = resized(base, tstore_codecs.inspect(encoded).raw_nbytes)
+        data = tstore_codecs.decode(encoded, base=base)
+    except tstore_codecs.CodecError as error:
+        raise BlobDamagedError(
+            f"expected the blob of {blob.tensor_id} in pack {blob.pack} to decode: {error}",
+            tensor_id=blob.tensor_id,
+        ) from error
+    return blob.check(data)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 GroupKey: TypeAlias = tuple[str, tuple[int, ...]]
@@ -52,41 +50,38 @@ class SketchGroup:
 
 
 Groups: TypeAlias = Mapping[GroupKey, SketchGroup]
-"""Groups by dtype and shape, each made when it is asked for: all sketches of a hub may not fit."""
+"""Groups by dtype and shape."""
 
 
-class TableGroups(Groups):
-    """Groups of the sketched rows of a table, in the order of their first tensor.
+@dataclass(frozen=True)
+class GroupRows:
+    """Where the fingerprints of a group lie: what a `SketchGroup` is read from.
 
-    Parameters
+    Attributes
     ----------
-    rows : pyarrow.Table
-        Columns tensor_id, dtype, shape, nbytes, sketch, standalone_ratio.
+    dtype : str
+    shape : tuple of int
+    nbytes : int
+        Raw bytes of each tensor.
+    rows : int64 (n,)
+        Rows of `FingerprintParts`, in the order that the tensors of the group are to have.
     """
 
-    def __init__(self, rows: pa.Table) -> None:
-        self._rows = rows
-        self._members: dict[GroupKey, list[int]] = {}
-        sketched = pc.is_valid(rows["sketch"]).to_pylist()
-        columns = (rows["dtype"].to_pylist(), rows["shape"].to_pylist(), sketched)
-        for row, (dtype, shape, valid) in enumerate(zip(*columns, strict=True)):
-            if valid:
-                self._members.setdefault((dtype, tuple(shape)), []).append(row)
+    dtype: str
+    shape: tuple[int, ...]
+    nbytes: int
+    rows: NDArray[np.int64]
 
-    def __getitem__(self, key: GroupKey) -> SketchGroup:
-        rows = self._rows.take(self._members[key])
-        flat = pc.list_flatten(rows["sketch"]).combine_chunks().to_numpy()
-        return SketchGroup(
-            dtype=key[0],
-            shape=key[1],
-            nbytes=rows["nbytes"][0].as_py(),
-            ids=tuple(rows["tensor_id"].to_pylist()),
-            sketches=flat.reshape(rows.num_rows, -1),
-            standalone=rows["standalone_ratio"].to_numpy(),
-        )
+    @property
+    def key(self) -> GroupKey:
+        """dtype and shape."""
+        return self.dtype, self.shape
 
-    def __iter__(self) -> Iterator[GroupKey]:
-        return iter(self._members)
+    def some(self, count: int) -> GroupRows:
+        """At most `count` of the tensors; see `evenly`."""
+        return replace(self, rows=self.rows[evenly(self.rows.size, count)])
 
-    def __len__(self) -> int:
-        return len(self._members)
+
+def evenly(n: int, count: int) -> NDArray[np.int64]:
+    """At most `count` of the numbers from 0 to n - 1, evenly spaced, ascending."""
+    return np.unique(np.linspace(0, n - 1, min(n, count)).astype(np.int64))

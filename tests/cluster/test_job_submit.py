@@ -1,0 +1,161 @@
+"""``ray job submit -- python jobs/ingest.py`` on a running cluster that wants a token."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tstore
+import tstore_codecs
+from support.hubs import file_hashes
+from support.ray_head import ask_dashboard, ray_head
+from support.stores import restore_all
+from tstore.catalog import keys, open_store
+from tstore.restore.verify import verify
+
+ROOT = Path(__file__).parents[2]
+HUB = ROOT / "examples" / "hub"
+JOB = ROOT / "jobs" / "ingest.py"
+TIMEOUT_S = 200  # the first job may have to compile the kernels
+
+Environment = dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Environment]:
+    with ray_head(dashboard=True) as environment:
+        yield environment
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example hub without its broken repository."""
+    hub = tmp_path_factory.mktemp("hub") / "hub"
+    return shutil.copytree(HUB, hub, ignore=shutil.ignore_patterns("broken"))
+
+
+def ray_job(cluster: Environment, *args: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run ``ray job …`` from a directory that has nothing to do with the job."""
+    environment = {name: value for name, value in cluster.items() if name != "RAY_ADDRESS"}
+    return subprocess.run(
+        ["ray", "job", *args],
+        env=environment,
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+def submit(
+    cluster: Environment, *command: str | Path, options: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Submit a program, and wait for it unless the options say otherwise."""
+    return ray_job(cluster, "submit", *options, "--", *command)
+
+
+def info(cluster: Environment, job: str) -> dict[str, Any]:
+    """What the cluster knows about a job."""
+    return dict(json.loads(ask_dashboard(cluster, f"/api/jobs/{job}")))
+
+
+def ingest(hub: Path, store: Path) -> tuple[str | Path, ...]:
+    return ("python", JOB, "--hub", hub, "--store", store, "--json")
+
+
+def test_a_job_ends_with_its_json_and_tells_its_throughput(
+    cluster: Environment, hub: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    done = submit(cluster, *ingest(hub, store), options=("--submission-id", "whole"))
+    assert done.returncode == 0, done.stdout
+    assert info(cluster, "whole")["status"] == "SUCCEEDED"
+    log = ray_job(cluster, "logs", "whole").stdout
+    (line,) = (line for line in log.splitlines() if line.startswith('{"run":'))
+    report = json.loads(line)
+    assert report["files"] == len(file_hashes(hub))
+    for stage in ("scan", "encode"):
+        (progress,) = (line for line in log.splitlines() if line.startswith(stage.rjust(8) + "  "))
+        assert "MB/s" in progress
+    assert open_store(str(store)).catalog().runs[-1].run_id == report["run"]
+    assert file_hashes(restore_all(store, tmp_path / "restored")) == file_hashes(hub)
+
+
+def test_the_exit_code_of_the_program_is_in_the_message(
+    cluster: Environment, tmp_path: Path
+) -> None:
+    """Ray's own is 1 whatever went wrong."""
+    broken, nowhere = HUB / "broken", tmp_path / "nowhere"
+    for code, hub, told in ((1, broken, "kept as opaque bytes"), (2, nowhere, "error: expected")):
+        done = submit(cluster, *ingest(hub, tmp_path / "store"))
+        assert done.returncode == 1
+        assert told in done.stdout
+        assert f"exit code {code}" in done.stdout + done.stderr
+
+
+def test_without_the_token_nothing_is_run(cluster: Environment, tmp_path: Path) -> None:
+    other = tmp_path / "token"
+    other.write_text("0" * 64)
+    store = tmp_path / "store"
+    done = submit({**cluster, "RAY_AUTH_TOKEN_PATH": str(other)}, *ingest(HUB, store))
+    assert done.returncode == 1
+    assert "token" in done.stderr.lower()
+    assert not store.exists()
+
+
+def test_a_stopped_job_leaves_a_sound_store_and_the_same_command_goes_on(
+    cluster: Environment, hub: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    submit(cluster, *ingest(hub, store), options=("--submission-id", "stopped", "--no-wait"))
+    hold_once_scanned(store)
+
+    assert ray_job(cluster, "stop", "stopped").returncode == 0
+
+    assert info(cluster, "stopped")["status"] == "STOPPED"
+    assert not open_store(str(store)).catalog().runs
+    assert not verify(open_store(str(store)), read_data=True).problems
+    again = submit(cluster, *ingest(hub, store))
+    assert again.returncode == 0, again.stdout
+    assert "going on with the work of an interrupted job" in again.stdout
+    assert file_hashes(restore_all(store, tmp_path / "restored")) == file_hashes(hub)
+
+
+def hold_once_scanned(store: Path) -> None:
+    """Wait until the job has results to lose, then halt it: the stop is to find it at work."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not list(store.glob("staging/*/scan/*/done.json")):
+        assert time.monotonic() < deadline, "expected the job to scan"
+        time.sleep(0.01)
+    writer = json.loads((store / keys.WRITER_LEASE).read_text())
+    os.kill(writer["pid"], signal.SIGSTOP)
+
+
+def test_other_code_on_the_workers_is_told_in_one_line(
+    cluster: Environment, hub: Path, tmp_path: Path
+) -> None:
+    """The driver takes a copy of the package in which a class has another name."""
+    for package in (tstore, tstore_codecs):
+        source = Path(package.__path__[0])
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(source, tmp_path / "site" / source.name, ignore=ignored)
+    for module in (tmp_path / "site").rglob("*.py"):
+        module.write_text(module.read_text().replace("ScanShard", "ShardToScan"))
+    path = f"PYTHONPATH={tmp_path / 'site'}"
+    done = submit(cluster, "env", path, *ingest(hub, tmp_path / "store"))
+    assert done.returncode == 1
+    # Ray repeats the end of the log.
+    (line,) = {line for line in done.stdout.splitlines() if line.startswith("error:")}
+    assert "VersionSkewError" in line
+    assert "install the same package on every node" in line
+    assert not open_store(str(tmp_path / "store")).catalog().runs

@@ -1,0 +1,175 @@
+"""Start jobs, look on while they run, and compare what they leave."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from support import chaos_job, chaos_reader
+from support.hubs import file_hashes
+from support.inline import ingest_inline
+from support.two_nodes import wait_until
+from tstore.catalog import keys, open_store
+from tstore.catalog.schema import TABLES
+from tstore.objects import open_objects
+from tstore.restore.verify import verify
+
+TIMEOUT_S = 200.0
+SEED_REPO = "seed/model"
+_TESTS = Path(__file__).parents[1]
+Environment = dict[str, str]
+
+
+class RunningJob:
+    """A job that was started; it is killed at the end of the block of `running`."""
+
+    def __init__(self, environment: Environment, hub: str | Path, store: str, options: Any) -> None:
+        command = [sys.executable, chaos_job.__file__, str(hub), store, *options]
+        self._out, self._err = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
+        self._started = time.monotonic()
+        self.process = subprocess.Popen(
+            command, env=with_path(environment), stdout=self._out, stderr=self._err
+        )
+        self._store = store
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def told(self) -> str:
+        """What it wrote to stderr so far."""
+        self._err.seek(0)
+        return self._err.read()
+
+    def wait_for_shards(self, stage: str, count: int) -> None:
+        """Until that many shards of a stage are finished; the job must be at work then."""
+
+        def enough() -> bool:
+            assert self.process.poll() is None, f"expected a running job, found:\n{self.told}"
+            return finished(self._store, stage) >= count
+
+        wait_until(enough, f"{count} shards of {stage}")
+
+    def ends(self, code: int = 0) -> str:
+        """Wait for its end with this exit code; what it wrote to stderr."""
+        found = self.process.wait(TIMEOUT_S)
+        assert found == code, self.told
+        return self.told
+
+    def report(self) -> dict[str, Any]:
+        """Wait for its good end; see `chaos_job.as_json`, and the seconds it took."""
+        self.ends()
+        self._out.seek(0)
+        report: dict[str, Any] = json.loads(self._out.read().splitlines()[-1])
+        return {**report, "seconds": time.monotonic() - self._started}
+
+    def close(self) -> None:
+        """End it, whatever it does."""
+        self.process.kill()
+        self.process.wait()
+        self._out.close()
+        self._err.close()
+
+
+@contextmanager
+def running(
+    environment: Environment, hub: str | Path, store: str, *options: str
+) -> Iterator[RunningJob]:
+    """A job that takes `hub` into `store`."""
+    job = RunningJob(environment, hub, store, options)
+    try:
+        yield job
+    finally:
+        job.close()
+
+
+def run(environment: Environment, hub: str | Path, store: str, *options: str) -> dict[str, Any]:
+    """Run a job to its good end."""
+    with running(environment, hub, store, *options) as job:
+        return job.report()
+
+
+@contextmanager
+def reader(store: str, seed_hub: Path, environment: Environment) -> Iterator[dict[str, Any]]:
+    """Someone who reads the seed for the length of the block, and must never fail.
+
+    Gives a dict that is filled at the end: ``rounds`` and ``longest_s``.
+    """
+    told: dict[str, Any] = {}
+    command = [sys.executable, chaos_reader.__file__, store, SEED_REPO, str(seed_hub / SEED_REPO)]
+    with subprocess.Popen(
+        command,
+        env=with_path(environment),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield told
+            out, err = process.communicate(timeout=TIMEOUT_S)
+        finally:
+            process.kill()
+    assert process.returncode == 0, f"expected every read to succeed, found:\n{err}"
+    told.update(json.loads(out))
+
+
+def with_path(environment: Environment) -> Environment:
+    """So that programs find the package of the tests."""
+    path = environment.get("PYTHONPATH", "")
+    return {**environment, "PYTHONPATH": f"{_TESTS}:{path}".removesuffix(":")}
+
+
+def seed(seed_hub: Path, store: str) -> str:
+    """Make a store that holds the seed."""
+    ingest_inline(seed_hub, store)  # type: ignore[arg-type]
+    return store
+
+
+def finished(store: str, stage: str) -> int:
+    """Shards of a stage that an unfinished job has finished."""
+    staged = open_objects(store).list(keys.STAGING)
+    return sum(
+        info.key.endswith("/done.json") and f"/{stage}/" in info.key for info in staged
+    )
+
+
+def packs(store: str) -> list[str]:
+    """Names of all packs."""
+    return [info.key for info in open_objects(store).list(keys.PACKS)]
+
+
+def content(store: str) -> dict[str, Any]:
+    """Everything in a store but times and run ids."""
+    tables = {}
+    catalog = open_store(store).catalog()
+    for name, schema in TABLES.items():
+        rows = catalog.dataset(name).to_table(columns=schema.names).to_pylist()
+        tables[name] = sorted(json.dumps(row, sort_keys=True) for row in rows)
+    return {"runs": len(catalog.runs), "packs": packs(store), "tables": tables}
+
+
+def check_store(store: str, expected: dict[str, Any]) -> None:
+    """Sound, with this content, and nothing of the job left over."""
+    assert not (problems := verify(open_store(store), read_data=True).problems), problems
+    found = content(store)
+    for name, rows in expected["tables"].items():
+        assert found["tables"][name] == rows, name
+    assert found == expected
+    assert finished(store, "") == 0
+
+
+def upload(folder: Path, uri: str) -> str:
+    """Put the files of a folder below a location."""
+    objects = open_objects(uri)
+    for path in file_hashes(folder):
+        objects.put(path, [(folder / path).read_bytes()])
+    return uri

@@ -1,0 +1,122 @@
+"""Commit step of a job: what the run adds to each table, its totals, and the marker.
+
+Rows come out of DuckDB sorted, a part at a time: the driver holds one part, not the run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import pyarrow as pa
+
+import tstore
+from tstore.catalog import RunMarker, keys
+from tstore.catalog.catalog import commit, sorted_rows, write_tables
+from tstore.catalog.lease import WriterLease
+from tstore.catalog.runs import new_run_id, read_markers
+from tstore.catalog.savings import summarise
+from tstore.catalog.schema import PLANS, REJECTS, TABLES
+from tstore.cluster.job import Job
+from tstore.cluster.planning import Planned
+from tstore.ids import OPAQUE
+from tstore.plan.dedup import Accepted
+from tstore.plan.pending import Pending
+from tstore.plan.placed import PlacedGroups
+from tstore.plan.staged import kept_fingerprints
+
+Tables = dict[str, pa.Table | Iterator[pa.Table]]
+
+
+def make_run_rows(job: Job, pending: Pending, accepted: Accepted) -> None:
+    """Make the views ``run_files``, ``run_tensors``, ``run_plans`` and ``run_blobs`` of the job's
+    connection: what the run adds to those tables."""
+    connection = job.connection
+    connection.register("carried_files", pending.carried_files)
+    connection.register("carried_tensors", pending.carried_tensors)
+    for name, rows in (("files", accepted.files), ("tensors", accepted.tensors)):
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE taken_{name} AS {rows.sql_query()}")
+        connection.execute(
+            f"CREATE OR REPLACE TEMP VIEW run_{name} AS"
+            f" FROM taken_{name} UNION ALL BY NAME FROM carried_{name}"
+        )
+    connection.execute("CREATE OR REPLACE TEMP VIEW run_blobs AS FROM encoded")
+    connection.execute(
+        f"CREATE OR REPLACE TEMP VIEW run_plans AS SELECT {', '.join(PLANS.names)}"
+        " FROM planned SEMI JOIN encoded USING (tensor_id)"
+    )
+
+
+def run_tables(
+    job: Job, pending: Pending, accepted: Accepted, planned: Planned, placed: PlacedGroups
+) -> Tables:
+    """Rows of the run by table, for `write_tables`; call `make_run_rows` first."""
+    connection = job.connection
+    rejects = accepted.rejects.to_arrow_table().cast(REJECTS)
+    return {
+        **{
+            name: sorted_rows(name, connection.table(f"run_{name}").select(*TABLES[name].names))
+            for name in ("files", "tensors", "plans", "blobs")
+        },
+        "fingerprints": kept_fingerprints(connection, placed.parts, "encoded"),
+        "pairs": planned.pairs,
+        "rejects": pa.concat_tables([pending.new_rejects, rejects]),
+        "savings": summarise(connection),
+    }
+
+
+def commit_run(
+    job: Job,
+    tables: Tables,
+    planned: Planned,
+    counts: dict[str, int],
+    writer: WriterLease,
+) -> str:
+    """Write the rows, then the marker; the run exists once the marker does."""
+    objects = job.store.objects
+    writer.check()
+    run_id = new_run_id(max((marker.run_id for marker in read_markers(objects)), default=None))
+    parts = write_tables(objects, run_id, tables)
+    for dtype, predictor in planned.predictors.items():
+        text = json.dumps(predictor.to_json(), indent=1).encode()
+        objects.put(keys.tensorpred(dtype, predictor.codec), [text])
+    packs = job.connection.sql("SELECT DISTINCT pack FROM encoded ORDER BY pack").fetchall()
+    counts["bytes_stored"] = sum(objects.head(keys.pack(pack)).nbytes for (pack,) in packs)
+    counts["bytes_catalog"] = sum(part.nbytes for rows in parts.values() for part in rows)
+    marker = RunMarker(
+        run_id=run_id,
+        kind="ingest",
+        tool_version=tstore.__version__,
+        options=job.options.intent(job.options.hub),
+        counts={**counts, "stages": {name: asdict(stage) for name, stage in job.stages.items()}},
+        tables=parts,
+        workspace=job.workspace.token,
+    )
+    writer.check()
+    commit(objects, marker)
+    job.workspace.clear()
+    return run_id
+
+
+_COUNTS = f"""
+SELECT (SELECT coalesce(sum(nbytes), 0) FROM taken) AS bytes_in,
+       (SELECT coalesce(sum(nbytes), 0) FROM new_unique) AS bytes_after_dedup,
+       (SELECT round(coalesce(sum(predicted_ratio * nbytes), 0)) FROM planned) AS bytes_stored,
+       0 AS bytes_catalog,
+       (SELECT count(*) FROM taken) AS files,
+       $files_rejected AS files_rejected,
+       (SELECT count(*) FROM named WHERE coalesce(part, 0) = 0) AS tensors,
+       (SELECT count(*) FROM new_unique WHERE dtype <> '{OPAQUE}') AS tensors_unique
+"""
+
+
+def count_run(job: Job, accepted: Accepted, rejects: pa.Table) -> dict[str, int]:
+    """Totals known before anything is stored; ``bytes_stored`` is then the prediction."""
+    query = (
+        f"WITH taken AS ({accepted.files.sql_query()}), named AS ({accepted.tensors.sql_query()})"
+        + _COUNTS
+    )
+    counts = job.connection.sql(query, params={"files_rejected": rejects.num_rows})
+    ((*values,),) = counts.fetchall()
+    return {name: int(value) for name, value in zip(counts.columns, values, strict=True)}
