@@ -14,7 +14,8 @@ from rich.console import Console
 from tstore.catalog import Store, open_store
 from tstore.cli.errors import exit_on_error
 from tstore.cli.tables import human, print_table
-from tstore.errors import CatalogDamagedError, StoreNotFoundError
+from tstore.errors import CatalogDamagedError, LocationError, StoreNotFoundError
+from tstore.objects.ahead import is_remote
 
 VIEWS = Path(__file__).with_name("views.sql")
 REPORTS = (
@@ -41,6 +42,8 @@ def read_reports(store: Store) -> dict[str, list[Row]]:
 
     Raises
     ------
+    LocationError
+        The store lies in object storage.
     StoreNotFoundError
         Nothing was committed yet.
     StoreFormatError
@@ -49,6 +52,12 @@ def read_reports(store: Store) -> dict[str, list[Row]]:
         A part of a committed run is gone or damaged.
     """
     uri = store.objects.uri
+    if is_remote(uri):
+        raise LocationError(
+            f"expected a store in a directory, found {uri}; copy its store.json and catalog/ there, "
+            "which is a small part of it, and ask the copy",
+            uri=uri,
+        )
     if not store.catalog().runs:
         raise StoreNotFoundError(
             f"expected a committed run in the store at {uri}, found none; ingest a hub first",

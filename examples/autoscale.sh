@@ -22,7 +22,7 @@ RAY_OVERRIDE_NODE_ID_FOR_TESTING=fffffffffffffffffffffffffffffffffffffffffffffff
     --autoscaling-config="$folder/cluster.yaml" > "$folder/log" 2>&1 &
 head=$!
 # All at once: nodes of the autoscaler would outlive a head that is only asked to end.
-trap 'kill -KILL -- -$head; rm -rf "$folder"' EXIT
+trap 'kill -KILL -- -$head; wait $head 2> /dev/null || true; rm -rf "$folder"' EXIT
 
 until grep -q "Ray runtime started" "$folder/log"; do
     kill -0 $head 2> /dev/null || { cat "$folder/log" >&2; exit 2; }

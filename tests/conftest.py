@@ -10,8 +10,7 @@ import pytest
 from hypothesis import settings
 
 from support.hubs import write_small_hub
-from support.seaweed import s3 as s3
-from support.seaweed import s3_server as s3_server
+from support.seaweed import s3, s3_server  # noqa: F401  fixtures
 
 # Compilation of a kernel inside an example is not slowness of the example.
 settings.register_profile("tstore", deadline=None, derandomize=bool(os.environ.get("CI")))

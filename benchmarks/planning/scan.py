@@ -29,6 +29,8 @@ _PROBE = np.arange(1 << 16, dtype=np.uint8)
 Row = dict[str, Any]
 """What a scan says of one tensor: name, id, dtype, shape, start, nbytes, standalone, sketch."""
 
+TASKS = TaskSettings()
+
 
 def read_hub(root: Path, cache: Path, settings: SketchSettings) -> Hub:
     """Read the tensors of all models of a hub.
@@ -123,7 +125,10 @@ def _scan(file: HubFile, cache: Path, settings: SketchSettings, recipe: str) -> 
     rows = []
     with open_source(file.source) as reader:
         extents, _ = file_extents(
-            reader, file.path, opaque_nbytes=TaskSettings().opaque_extent_nbytes
+            reader,
+            file.path,
+            opaque_nbytes=TASKS.opaque_extent_nbytes,
+            tensor_nbytes=TASKS.tensor_extent_nbytes,
         )
         for extent in extents:
             if extent.dtype != OPAQUE and extent.nbytes:
@@ -138,7 +143,7 @@ def _row(
 ) -> Row:
     sketched = extent.nbytes >= settings.min_nbytes
     return {
-        "name": extent.name,
+        "name": extent.name if extent.part is None else f"{extent.name} part {extent.part}",
         "id": make_tensor_id(content_hash(data), extent.dtype, extent.shape),
         "dtype": extent.dtype,
         "shape": extent.shape,

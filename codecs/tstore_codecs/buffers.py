@@ -63,7 +63,9 @@ def as_output(buffer: AnyBuffer, nbytes: int) -> ByteArray:
 def words_of(data: ByteArray, dtype: Dtype) -> npt.NDArray[Any]:
     """Return the whole elements of `data` as aligned words of `dtype`."""
     body = data[: data.size - data.size % dtype.width]
-    return np.require(body.view(f"<u{dtype.width}"), requirements="A")
+    words = np.require(body.view(f"<u{dtype.width}"), requirements="A")
+    words.flags.writeable = False  # a copy would be writable: see `as_bytes`
+    return words
 
 
 @contextlib.contextmanager

@@ -246,7 +246,8 @@ def _read_contexts(rest: ByteArray, contexts: Contexts, n: int, n_tables: int) -
         raise CorruptBlobError(f"found {n_classes} classes of rows of {row_length} elements")
     if n_classes > 1:
         n_rows = -(-n // row_length)
-        choice = zstd_frames.decompress(choice, n_classes * N_CONTEXTS + n_rows)
+        # A copy is writable as the constants are: one compiled variant for all.
+        choice = zstd_frames.decompress(choice, n_classes * N_CONTEXTS + n_rows).copy()
         choice, classes = np.split(choice, [n_classes * N_CONTEXTS])
     else:
         row_length = _ALL_ROWS

@@ -6,6 +6,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -13,7 +14,7 @@ from rich.console import Console
 from support.views import ANALYTICS, rows_of
 from tstore.catalog import open_store
 from tstore.catalog.store import open_or_create
-from tstore.errors import CatalogDamagedError, StoreNotFoundError
+from tstore.errors import CatalogDamagedError, LocationError, StoreNotFoundError
 from tstore.settings import SketchSettings
 
 SCRIPT = ANALYTICS / "savings.py"
@@ -67,3 +68,9 @@ def test_a_lost_part_is_an_error(store, tmp_path):
     next((tmp_path / "s/catalog/savings").rglob("*.parquet")).unlink()
     with pytest.raises(CatalogDamagedError, match="No files found"):
         SAVINGS["read_reports"](open_store(str(tmp_path / "s")))
+
+
+def test_a_store_in_object_storage_is_told_to_be_copied(tmp_path):
+    store = SimpleNamespace(objects=SimpleNamespace(uri="s3://bucket/store"))
+    with pytest.raises(LocationError, match=r"copy its store\.json and catalog/"):
+        SAVINGS["read_reports"](store)

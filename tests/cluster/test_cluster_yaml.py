@@ -36,7 +36,7 @@ def _aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             patch.delenv(name, raising=False)
         patch.setenv("AWS_DEFAULT_REGION", given()["provider"]["region"])
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
-        with mock_aws(config={"iam": {"load_aws_managed_policies": True}}):
+        with mock_aws():
             iam = boto3.client("iam")
             for node in given()["available_node_types"].values():
                 profile = node["node_config"]["IamInstanceProfile"]["Name"]
@@ -119,7 +119,8 @@ def test_workers_are_spot_instances_with_a_role_and_the_head_is_not(config: Conf
         assert instance.instance_lifecycle == lifecycle
         assert instance.instance_type == node_config["InstanceType"]
         assert instance.iam_instance_profile["Arn"].endswith(f"tstore-{node}")
-        assert instance.subnet_id and instance.security_groups
+        assert instance.subnet_id
+        assert instance.security_groups
 
 
 def test_nothing_in_it_looks_like_a_key() -> None:

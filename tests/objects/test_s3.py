@@ -139,6 +139,13 @@ def test_each_answer_has_its_error(s3, monkeypatch, status, code, expected):
     assert (type(sent), str(sent), vars(sent)) == (expected, str(caught.value), vars(caught.value))
 
 
+def test_a_listing_that_cannot_be_continued_is_refused(s3, monkeypatch):
+    objects = open_objects(s3.uri())
+    monkeypatch.setattr(objects._calls, "call", lambda *_, **__: {"IsTruncated": True})
+    with pytest.raises(RequestRefusedError, match="the rest of a listing"):
+        list(objects.list(""))
+
+
 # --- patience ---------------------------------------------------------------------------------
 
 

@@ -291,6 +291,21 @@ def test_another_version_is_refused_at_once(objects):
             objects.get_range_of("k", version, 1, stop)
 
 
+# --- listings ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page_keys", [1, 2, 3, 7])
+def test_listings_of_many_pages_are_whole(objects, proxy, page_keys):
+    keys = sorted(["a", "a-b/c", "a.b", "b/1", "b/10/x", "b/2", "ba/1", "B/1", "b/é +&<", "c"])
+    for key in keys:
+        objects.put(key, [key.encode()])
+    bucket, _, prefix = objects.uri.removeprefix("s3://").partition("/")
+    paged = S3Objects(bucket, prefix, transfers=replace(SMALL, page_keys=page_keys))
+    proxy.once(Fault.LOST, "GET", "list-type=2")
+    assert [info.key for info in paged.list("")] == keys
+    assert [info.key for info in paged.list("b/")] == [key for key in keys if key[:2] == "b/"]
+
+
 # --- pyarrow ----------------------------------------------------------------------------------
 
 

@@ -247,7 +247,6 @@ def test_a_source_without_its_digest_stops_the_run(scan):
         scanned.accept()
 
 
-
 def test_the_order_of_the_scanned_rows_does_not_matter(scan):
     scanned = scan(a__one=model(A, B), b__two=model(C, A), c__three=model(B))
     first = scanned.accept()

@@ -10,12 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from support.simulated import NUMBERS, SKETCH, Row, accepted, families, tensor_row
+from support.simulated import NUMBERS, SKETCH, Row, accepted, families, scanned, tensor_row
+from tstore.catalog import Catalog
 from tstore.catalog.catalog import write_tables
 from tstore.catalog.schema import FINGERPRINTS
 from tstore.catalog.workspace import Workspace
 from tstore.errors import CatalogDamagedError, PlanInvariantError
 from tstore.objects import open_objects
+from tstore.plan.dedup import accept, load_scanned
 from tstore.plan.placed import PlacedGroups, batched
 from tstore.plan.staged import kept_fingerprints, stage_fingerprints
 
@@ -67,6 +69,23 @@ def test_staged_rows_are_those_of_the_catalog_in_its_order(rows: list[Row], tmp_
     found = pa.concat_tables(everything).to_pylist()
     assert found == written(rows, tmp_path / "written")
     assert sum(row["sketch"] is None for row in found) == 1
+
+
+def test_scanned_rows_are_loaded_without_sketches(rows: list[Row], tmp_path: Path) -> None:
+    """One file at a time, and `accept` finds the same as from the rows themselves."""
+    sources, extents, occurrences = scanned(rows)
+    workspace = Workspace(str(tmp_path / "space"), "w", "")
+    for name, part in (("one", slice(0, 11)), ("two", slice(11, None))):
+        empty = sources if name == "one" else sources[:0]
+        workspace.write_shard("scan", name, {"sources": empty, "extents": extents[part]}, {})
+    with accepted(tmp_path / "store", rows) as (connection, _):
+        expected = connection.sql("FROM new_unique ORDER BY arrival").fetchall()
+    with Catalog(open_objects(str(tmp_path / "store"))).connect() as connection:
+        load_scanned(connection, workspace, ["one", "two"])
+        accept(connection, occurrences, [])
+        assert connection.sql("FROM new_unique ORDER BY arrival").fetchall() == expected
+        assert "sketch" not in connection.table("scanned_extents").columns
+    assert len(expected) == len(rows) - 1
 
 
 def test_groups_are_in_order_of_arrival(rows: list[Row], tmp_path: Path) -> None:

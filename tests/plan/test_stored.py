@@ -1,13 +1,12 @@
 """Which stored tensors are there to be bases, and where their fingerprints lie."""
 
-from pathlib import Path
-
 import pytest
 
 from support.hubs import write_small_hub
 from support.inline import ingest_inline
 from support.stores import committed_rows, pack_file
-from tstore.catalog import open_store
+from tstore.catalog import Catalog, open_store
+from tstore.objects import open_objects
 from tstore.plan.stored import place_stored
 from tstore.settings import SketchSettings
 
@@ -59,10 +58,7 @@ def test_a_tensor_that_was_stored_twice_is_there_once(tmp_path):
     assert groups_of(store, [SHAPE]) == before
 
 
-def test_a_missing_store_has_none(tmp_path):
-    from tstore.catalog import Catalog
-    from tstore.objects import open_objects
-
-    catalog = Catalog(open_objects(str(Path(tmp_path))))
+def test_an_empty_store_has_none(tmp_path):
+    catalog = Catalog(open_objects(str(tmp_path)))
     with catalog.connect() as connection:
         assert not place_stored(connection, catalog, [SHAPE], SketchSettings()).groups

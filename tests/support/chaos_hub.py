@@ -23,10 +23,10 @@ def write_seed_hub(root: Path) -> Path:
 
 
 def write_family_hub(root: Path) -> Path:
-    """Three families of four, a re-upload and a broken file; 45 MB."""
+    """Two families of four, a re-upload and a broken file; 30 MB."""
     rng = np.random.default_rng(2)
     data = b""
-    for family in range(3):
+    for family in range(2):
         base = [bf16_weights(rng, *_SHAPE) for _ in range(_LAYERS)]
         for tune in range(4):
             weights = [drifted(rng, weight, 0.1 * tune) for weight in base]

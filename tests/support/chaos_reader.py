@@ -18,7 +18,7 @@ from tstore.restore.describe import list_repos
 from tstore.restore.files import restore_repo
 from tstore.restore.verify import verify
 
-_PAUSE_S = 0.3
+_PAUSE_S = 0.5
 """Two cores are for the job."""
 
 

@@ -15,13 +15,12 @@ from typing import Any
 from support import chaos_job, chaos_reader
 from support.hubs import file_hashes
 from support.inline import ingest_inline
-from support.two_nodes import wait_until
+from support.two_nodes import TIMEOUT_S, wait_until
 from tstore.catalog import keys, open_store
 from tstore.catalog.schema import TABLES
 from tstore.objects import open_objects
 from tstore.restore.verify import verify
 
-TIMEOUT_S = 200.0
 SEED_REPO = "seed/model"
 _TESTS = Path(__file__).parents[1]
 Environment = dict[str, str]

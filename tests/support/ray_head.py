@@ -62,13 +62,13 @@ def ray_head(num_cpus: int = 2, *, dashboard: bool = False) -> Iterator[dict[str
         yield environment
     finally:
         head.terminate()  # the leader ends its children; the group would leave some behind
-        try:
+        with suppress(subprocess.TimeoutExpired):
             head.wait(20)
-        finally:
-            log.close()
-            with suppress(ProcessLookupError):
-                os.killpg(head.pid, signal.SIGKILL)
-            shutil.rmtree(folder, ignore_errors=True)
+        with suppress(ProcessLookupError):
+            os.killpg(head.pid, signal.SIGKILL)
+        head.wait()
+        log.close()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def ask_dashboard(environment: dict[str, str], path: str) -> bytes:

@@ -23,6 +23,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 _START_TIMEOUT_S = 60.0
 _ACCESS_KEY, _SECRET_KEY = "tester", "secret-of-tester"
+_GRPC = 10_000
+"""SeaweedFS takes a second port this much above each of its ports."""
 BUCKET = "tests"
 
 
@@ -73,6 +75,7 @@ class Seaweed:
         command += [f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}"]
         command += [f"-s3.port={s3}", "-s3.port.iceberg=0", "-s3.port.lance=0"]
         command += [f"-s3.config={accounts}", "-volume.max=500", "-master.volumeSizeLimitMB=64"]
+        command += ["-master.electionTimeout=1s"]  # a restarted master waits for it
         # It would take credentials in its own environment for one more account.
         environment = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
         with (self._folder / "log").open("ab") as log:
@@ -91,6 +94,9 @@ class Seaweed:
             os.killpg(self._server.pid, signal.SIGKILL)
             self._server.wait()
             self._server = None
+            for port in (*self._ports, *(port + _GRPC for port in self._ports)):
+                for left in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
+                    left.unlink()
 
     def _wait_until_puts_work(self) -> None:
         client = boto3.Session(_ACCESS_KEY, _SECRET_KEY).client(
@@ -148,7 +154,7 @@ def s3(s3_server: Seaweed, monkeypatch: pytest.MonkeyPatch) -> Seaweed:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Free TCP ports whose neighbours 10,000 above are free too: SeaweedFS takes both."""
+    """Free TCP ports whose second ports are free too."""
     found: list[int] = []
     while len(found) < count:
         with ExitStack() as stack:
@@ -159,7 +165,7 @@ def _free_ports(count: int) -> list[int]:
             if port > 55_000 or port in found:
                 continue
             try:
-                high.bind(("127.0.0.1", port + 10_000))
+                high.bind(("127.0.0.1", port + _GRPC))
             except OSError:
                 continue
             found.append(port)

@@ -23,15 +23,16 @@ _HEALTH = {
     "RAY_health_check_failure_threshold": "3",
 }
 """A lost node is noticed in seconds, not in a minute."""
-_TIMEOUT_S = 90.0
+TIMEOUT_S = 200.0
+_POLL_S = 0.1
 
 
-def wait_until(holds: Callable[[], bool], what: str, timeout_s: float = _TIMEOUT_S) -> None:
+def wait_until(holds: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
     """Ask again and again until it holds."""
     deadline = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < deadline, f"expected {what} within {timeout_s:.0f} s"
-        time.sleep(0.02)
+        time.sleep(_POLL_S)
 
 
 class Node:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from tstore.catalog import keys
-from tstore.catalog.parquet import read_parts, to_bytes
+from tstore.catalog.parquet import check_answered, read_parts, to_bytes
 from tstore.catalog.runs import Part, RunMarker, read_markers
 from tstore.catalog.schema import SORT_KEYS, TABLES
 from tstore.errors import CatalogDamagedError, PlanInvariantError, RevisionNotFoundError
@@ -112,7 +112,8 @@ class Catalog:
             connection.execute(USABLE_BLOBS)
             try:
                 yield connection
-            except duckdb.Error:
+            except (duckdb.Error, OSError) as error:
+                check_answered(self.objects, error)
                 self.check(TABLES)  # was it a damaged part?
                 raise
 

@@ -19,6 +19,7 @@ from tstore.errors import (
     LeaseLostError,
     ObjectExistsError,
     ObjectNotFoundError,
+    ObjectStoreUnavailableError,
     PreconditionFailedError,
 )
 from tstore.objects import ObjectStore
@@ -49,6 +50,8 @@ class WriterLease:
                 self.check()
             except LeaseLostError:
                 return
+            except ObjectStoreUnavailableError:
+                continue  # it may answer before the lease expires; a commit checks again
 
     def check(self) -> None:
         """Renew now; `LeaseLostError` if another job took the lease meanwhile."""
@@ -72,8 +75,9 @@ class WriterLease:
         self._stop.set()
         self._thread.join()
         expired = {**self._content, "expires_at": 0.0}
-        with self._lock, suppress(PreconditionFailedError, ObjectNotFoundError):
-            # A lost lease is not ours to give back.
+        # A lost lease is not ours to give back; one that cannot be given back expires.
+        nothing_to_do = PreconditionFailedError, ObjectNotFoundError, ObjectStoreUnavailableError
+        with self._lock, suppress(*nothing_to_do):
             self._objects.put_if_match(keys.WRITER_LEASE, [_dump(expired)], self._version)
 
 

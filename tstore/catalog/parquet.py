@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from tstore.errors import CatalogDamagedError
+from tstore.errors import CatalogDamagedError, ObjectStoreUnavailableError
 from tstore.objects import ObjectStore
 
 ROW_GROUP_ROWS = 64 * 1024
@@ -73,6 +73,18 @@ def read_parts(objects: ObjectStore, keys: Iterable[str], schema: pa.Schema) -> 
         ) from error
 
 
+def check_answered(objects: ObjectStore, error: Exception) -> None:
+    """`ObjectStoreUnavailableError` if a read failed because the server did not answer.
+
+    pyarrow has no class for that: its S3 client says so in the text.
+    """
+    if "AWS Error" in str(error) and not isinstance(error, FileNotFoundError):
+        raise ObjectStoreUnavailableError(
+            f"expected {objects.uri} to answer, found {error}; try again once it does",
+            uri=objects.uri,
+        ) from error
+
+
 @contextmanager
 def opened_part(objects: ObjectStore, key: str) -> Iterator[pq.ParquetFile]:
     """A Parquet object; what goes wrong with it inside the context is its damage.
@@ -81,6 +93,8 @@ def opened_part(objects: ObjectStore, key: str) -> Iterator[pq.ParquetFile]:
     ------
     CatalogDamagedError
         It is missing or cannot be read.
+    ObjectStoreUnavailableError
+        The server did not answer.
     """
     try:
         with (
@@ -89,6 +103,7 @@ def opened_part(objects: ObjectStore, key: str) -> Iterator[pq.ParquetFile]:
         ):
             yield part
     except (OSError, pa.ArrowException) as error:
+        check_answered(objects, error)
         raise CatalogDamagedError(
             f"expected the Parquet object {key}, found {error}; restore it from a backup", key=key
         ) from error

@@ -17,6 +17,7 @@ from typing import Any, Protocol, Self
 
 import pyarrow as pa
 import ray
+from ray import cloudpickle as pickle
 from ray.exceptions import RayError, RayTaskError
 from rich.console import Console
 
@@ -247,13 +248,15 @@ class _Flight:
             )
 
     def _submit(self, shard: Shard) -> None:
+        parts = self._stage, shard, self._args, self._workspace
+        work = pickle.dumps(parts)  # type: ignore[no-untyped-call]
         reference = self._task.options(
             name=f"{self._stage.name}:{shard.key[:8]}",
             num_cpus=1,
             memory=shard.memory_nbytes,
             max_retries=self._tasks.max_retries,
             retry_exceptions=[ObjectStoreUnavailableError],
-        ).remote(self._stage, shard, self._args, self._workspace, code_version())
+        ).remote(code_version(), work)
         self._running[reference] = shard
         self._nbytes += _weight(shard)
 
@@ -285,11 +288,13 @@ def _weight(shard: Shard) -> int:
     return max(shard.nbytes, _MIN_WEIGHT)
 
 
-def _run_shard(
-    stage: Stage, shard: Shard, args: tuple[Any, ...], workspace: Workspace, version: str
-) -> dict[str, Any]:
-    """In the worker: run, write the rows, return the statistics."""
+def _run_shard(version: str, work: bytes) -> dict[str, Any]:
+    """In the worker: run, write the rows, return the statistics.
+
+    Other code may not even have the classes of `work`: so it is unpickled after the check.
+    """
     check_same_code(version)
+    stage, shard, args, workspace = pickle.loads(work)
     started = time.monotonic()
     with recorded() as ledger:
         tables = stage.function(shard, *args)

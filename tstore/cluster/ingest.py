@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -29,9 +30,10 @@ from tstore.cluster.session import ray_session
 from tstore.errors import EmptyHubError, HubLayoutError, StoreNotFoundError
 from tstore.hub.overlap import hub_overlaps
 from tstore.hub.snapshot import Snapshot, list_hub
-from tstore.plan.dedup import Accepted, accept
+from tstore.plan.dedup import Accepted, accept, load_scanned
 from tstore.plan.pending import Pending, carry_rejected, changes_nothing, find_pending
 from tstore.plan.staged import stage_fingerprints
+from tstore.predict.models import load_regression
 from tstore.settings import ABANDONED_AFTER_S, SketchSettings
 from tstore.sketch.scan import plan_scan, rows_of_lost, scan_shard
 
@@ -81,6 +83,7 @@ def ingest(options: IngestOptions, console: Console) -> IngestReport:
             job = Job(options, store, connection, workspace, console)
             with ExitStack() as stack:
                 with job.on_driver("start"):
+                    threading.Thread(target=load_regression).start()
                     stack.enter_context(ray_session())
                 return _run(job, pending, writer)
 
@@ -196,9 +199,7 @@ def _scan(job: Job, pending: Pending) -> list[str]:
     nbytes = sum(shard.nbytes for shard in shards)
     stage = Stage("scan", scan_shard, rows_of_lost)
     shard_keys = job.fan_out(stage, shards, nbytes, sketch, tasks)
-    for name in ("sources", "extents"):
-        rows = job.workspace.rows("scan", name, shard_keys)
-        job.connection.register(f"scanned_{name}", rows)
+    load_scanned(job.connection, job.workspace, shard_keys)
     return shard_keys
 
 

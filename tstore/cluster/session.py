@@ -32,7 +32,7 @@ _WORKER_ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": str(GIB),
     "MALLOC_TRIM_THRESHOLD_": str(GIB),
     "MALLOC_TOP_PAD_": str(64 * MIB),
-    "MALLOC_ARENA_MAX": "2",
+    "MALLOC_ARENA_MAX": "1",
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
 _OOM_RETRIES = ("RAY_task_oom_retries", "3")

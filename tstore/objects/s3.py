@@ -11,6 +11,7 @@ from operator import attrgetter
 from pyarrow import fs
 
 from tstore.errors import (
+    InvalidKeyError,
     LocationError,
     ObjectExistsError,
     ObjectNotFoundError,
@@ -43,7 +44,7 @@ class S3Objects:
     config : S3Config, optional
         How to reach it; what the environment says if not given.
     transfers : S3Transfers
-        How large objects are cut.
+        How large objects and long listings are cut.
     """
 
     def __init__(
@@ -53,9 +54,11 @@ class S3Objects:
         config: S3Config | None = None,
         transfers: S3Transfers | None = None,
     ) -> None:
+        transfers = transfers or S3Transfers()
+        self._page_keys = transfers.page_keys
         self._calls = S3Calls(bucket, prefix, config or S3Config.from_environment())
-        self._reads = S3Reads(self._calls, transfers or S3Transfers())
-        self._uploads = S3Uploads(self._calls, transfers or S3Transfers())
+        self._reads = S3Reads(self._calls, transfers)
+        self._uploads = S3Uploads(self._calls, transfers)
 
     @classmethod
     def from_uri(cls, uri: str) -> S3Objects:
@@ -127,11 +130,11 @@ class S3Objects:
 
     def _listed(self, prefix: str) -> Iterator[ObjectInfo]:
         root = len(self._calls.prefix)
-        for page in self._calls.pages("list_objects_v2", prefix):
+        for page in self._calls.pages("list_objects_v2", prefix, MaxKeys=self._page_keys):
             for item in page.get("Contents", ()):
                 key, nbytes = item["Key"][root:], int(item["Size"])
                 # Consoles show a marker "a/" as an empty folder; some servers read "//" as "/".
-                if key.startswith(prefix) and not key.endswith("/"):
+                if key.startswith(prefix) and (nbytes or not key.endswith("/")):
                     yield ObjectInfo(key, nbytes, version_of(item))
 
     def remove_abandoned(self, older_than_s: float) -> None:
@@ -140,7 +143,8 @@ class S3Objects:
         for page in self._calls.pages("list_multipart_uploads", ""):
             for upload in page.get("Uploads", ()):
                 if upload["Initiated"] < before:
-                    with suppress(UploadLostError):  # its writer lives and just finished
+                    # Its writer lives and just finished, or it is none of ours.
+                    with suppress(UploadLostError, InvalidKeyError):
                         key = upload["Key"][root:]
                         self._calls.call("abort_multipart_upload", key, UploadId=upload["UploadId"])
 

@@ -42,8 +42,13 @@ from tstore.objects.s3_config import S3Config
 FAULTS = (BotoCoreError, ClientError, HTTPError)
 """Everything that boto3 raises for a request or for the body of its answer."""
 
-CONFLICT = "ConditionalRequestConflict"
-_BUSY = {"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException", CONFLICT}
+_BUSY = {
+    "ConditionalRequestConflict",
+    "RequestTimeout",
+    "SlowDown",
+    "Throttling",
+    "ThrottlingException",
+}
 _BUSY_STATUS = {429, 500, 502, 503, 504}
 _REFUSED = {
     "ExpiredToken",
@@ -138,11 +143,11 @@ class S3Calls:
         headers = self.call("head_bucket")["ResponseMetadata"]["HTTPHeaders"]
         return str(headers["x-amz-bucket-region"])
 
-    def pages(self, operation: str, prefix: str) -> Iterator[dict[str, Any]]:
+    def pages(self, operation: str, prefix: str, **arguments: Any) -> Iterator[dict[str, Any]]:
         """All pages of a listing of the keys that start with `prefix`."""
         marker: dict[str, Any] = {}
         while True:
-            page = self.call(operation, Prefix=self.prefix + prefix, **marker)
+            page = self.call(operation, Prefix=self.prefix + prefix, **marker, **arguments)
             yield page
             if not page.get("IsTruncated"):
                 return
@@ -151,6 +156,11 @@ class S3Calls:
                 for name in ("ContinuationToken", "KeyMarker", "UploadIdMarker")
                 if page.get(f"Next{name}")
             }
+            if not marker:
+                raise RequestRefusedError(
+                    f"expected the rest of a listing of s3://{self.bucket} at {self.config.place}, "
+                    "found no marker to ask for it with; use another server"
+                )
 
     def _full(self, key: str) -> str:
         """The key in the bucket."""
@@ -169,7 +179,7 @@ class S3Calls:
 
     def wait_or_raise(self, patience: Patience, fault: Exception, key: str | None) -> None:
         """Pause before the next try, or raise the error that this fault ends in."""
-        if not (is_transient(fault) and patience.pause()):
+        if not (_is_transient(fault) and patience.pause()):
             raise self.error(fault, key) from fault
 
     def error(self, fault: Exception, key: str | None) -> TStoreError:
@@ -180,13 +190,13 @@ class S3Calls:
                 f"expected credentials for {at}, found none; "
                 "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
             )
-        if is_transient(fault):
+        if _is_transient(fault):
             return ObjectStoreUnavailableError(
                 f"expected {at} to answer, found for {self.config.patience_s:.0f} s: "
                 f"{_reason(fault)}; run the same command again when it is up",
                 key=key,
             )
-        code = error_code(fault)
+        code = _error_code(fault)
         if code == "NoSuchBucket" or (code == "404" and key is None):
             return BucketNotFoundError(
                 f"expected the bucket {at}, found none; create it, or check its name, "
@@ -222,16 +232,16 @@ class S3Calls:
         )
 
 
-def error_code(fault: Exception) -> str:
+def _error_code(fault: Exception) -> str:
     """Code of an answer that is an error, the status where it has no body; else ''."""
     return str(fault.response["Error"]["Code"]) if isinstance(fault, ClientError) else ""
 
 
-def is_transient(fault: Exception) -> bool:
+def _is_transient(fault: Exception) -> bool:
     """Whether the same request may succeed a little later."""
     if isinstance(fault, ClientError):
         status = fault.response["ResponseMetadata"].get("HTTPStatusCode", 0)
-        return status in _BUSY_STATUS or error_code(fault) in _BUSY
+        return status in _BUSY_STATUS or _error_code(fault) in _BUSY
     if isinstance(fault, SSLError):  # a certificate does not get better
         return False
     return isinstance(fault, ConnectionError | HTTPClientError | IncompleteReadError | HTTPError)
@@ -240,7 +250,7 @@ def is_transient(fault: Exception) -> bool:
 def _reason(fault: Exception) -> str:
     """One line of what the server or the network said."""
     if isinstance(fault, ClientError):
-        text = f"{error_code(fault)}: {fault.response['Error'].get('Message', '')}"
+        text = f"{_error_code(fault)}: {fault.response['Error'].get('Message', '')}"
     else:
         text = str(fault)
     return " ".join(text.split())

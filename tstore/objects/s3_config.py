@@ -113,7 +113,7 @@ class S3Config:
 
 @dataclass(frozen=True)
 class S3Transfers:
-    """How large objects are cut.
+    """How large objects and long listings are cut.
 
     Attributes
     ----------
@@ -125,12 +125,15 @@ class S3Transfers:
         Larger reads become several ranged ones: one connection seldom fills the network.
     threads : int
         Parts or pieces under way at once.
+    page_keys : int
+        Objects per answer to a listing; servers give at most 1,000.
     """
 
     single_put_nbytes: int = 64 * MIB
     part_nbytes: int = 16 * MIB
     piece_nbytes: int = 32 * MIB
     threads: int = 4
+    page_keys: int = 1000
 
 
 def _environment() -> Environment:

@@ -54,6 +54,12 @@ def _sum_of_curves(curves: Floats, p: Floats) -> Floats:
     return total
 
 
+def load_regression() -> None:
+    """Import what fitting needs, which takes seconds: a job does it while its workers start."""
+    import sklearn.linear_model
+    import sklearn.model_selection  # noqa: F401
+
+
 @dataclass(frozen=True)
 class Prior:
     """What to believe before anything was measured: the entropy of independent bit flips.
@@ -124,7 +130,7 @@ class Equation3:
     @classmethod
     def fit(cls, p: Floats, ratio: Floats, shares: tuple[float, ...]) -> Equation3:
         """Least squares over measured pairs: p (groups, n), ratio (n,)."""
-        from sklearn.linear_model import LinearRegression  # takes seconds to import
+        from sklearn.linear_model import LinearRegression
 
         together = overall(p, np.array(shares))
         model = LinearRegression().fit(cls.features(together), 1.0 - ratio)

@@ -1,0 +1,114 @@
+"""An object store that is away for a while, or fails now and then; hub and store on it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.chaos_runs import check_store, finished, packs, reader, run, running
+from support.faulty_proxy import Fault, faulty_proxy
+from support.hubs import file_hashes
+from support.seaweed import Seaweed
+from support.two_nodes import TwoNodes, two_nodes
+
+pytestmark = pytest.mark.chaos
+OUTAGE_S = 10.0
+ONE_IN_TWENTY = {
+    Fault.SLOW_DOWN: 0.005,
+    Fault.UNAVAILABLE: 0.01,
+    Fault.INTERNAL: 0.005,
+    Fault.DROPPED: 0.01,
+    Fault.LOST: 0.01,
+    Fault.TORN: 0.005,
+    Fault.DELAYED: 0.005,
+}
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("stage", ["scan", "encode"])
+def test_the_server_dies_and_comes_back(
+    stage: str,
+    server: Seaweed,
+    cluster: TwoNodes,
+    hub: str,
+    store: str,
+    seed_hub: Path,
+    undisturbed: dict[str, Any],
+    tell: Callable[[str], None],
+) -> None:
+    with (
+        reader(store, seed_hub, cluster.environment) as reads,
+        running(cluster.environment, hub, store) as job,
+    ):
+        job.wait_for_shards(stage, 3)
+        done = finished(store, stage)
+        server.kill()
+        try:
+            with pytest.raises(subprocess.TimeoutExpired):
+                job.process.wait(OUTAGE_S)
+        finally:
+            server.start()
+        report = job.report()
+    assert done < report["stages"][stage]["shards"]
+    check_store(store, undisturbed)
+    shards = report["stages"][stage]["shards"]
+    tell(f"struck after {done} of {shards} shards; job {report['seconds']:.1f} s; {reads}")
+
+
+def test_one_request_in_twenty_fails(
+    server: Seaweed,
+    hub: str,
+    store: str,
+    seed_hub: Path,
+    undisturbed: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tell: Callable[[str], None],
+) -> None:
+    with faulty_proxy(server.endpoint, ONE_IN_TWENTY, seed=5) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
+        with (
+            two_nodes() as cluster,  # workers find the proxy, too
+            reader(store, seed_hub, cluster.environment) as reads,
+        ):
+            report = run(cluster.environment, hub, store)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+    fired = {fault.name: proxy.fired[fault] for fault in ONE_IN_TWENTY}
+    assert min(fired.values()) >= 1, fired
+    check_store(store, undisturbed)
+    tell(f"faults {fired}; job {report['seconds']:.1f} s; {reads}")
+
+
+def command(environment: dict[str, str], *args: str | Path, code: int = 0) -> str:
+    """Run a program; its stdout."""
+    done = subprocess.run(
+        args, env=environment, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == code, done.stderr
+    return done.stdout
+
+
+def test_the_commands_on_a_hub_and_a_store_on_s3(
+    cluster: TwoNodes, hub: str, server: Seaweed, local_hub: Path, tmp_path: Path
+) -> None:
+    store, environment = server.uri(), cluster.environment
+    job = ROOT / "jobs" / "ingest.py"
+    told = command(environment, sys.executable, job, "--hub", hub, "--store", store, "--json", code=1)
+    counts = json.loads(told.splitlines()[-1])
+    assert counts["files"] == len(file_hashes(local_hub))
+    assert counts["files_rejected"] == 1, "the broken one, kept as opaque bytes"
+
+    tstore = str(Path(sys.executable).parent / "tstore")
+    repos = [line.split()[0] for line in command(environment, tstore, "ls", store).splitlines()]
+    assert set(repos) == {"/".join(path.split("/")[:2]) for path in file_hashes(local_hub)}
+    for repo in repos:
+        command(environment, tstore, "restore", store, repo, tmp_path / repo)
+    assert file_hashes(tmp_path) == file_hashes(local_hub)
+    assert "0 problems" in (told := command(environment, tstore, "verify", store)) or "all" in told
+    assert "decoded and compared" in command(environment, tstore, "verify", store, "--read-data")
+    assert len(packs(store)) >= 1

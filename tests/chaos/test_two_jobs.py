@@ -1,0 +1,116 @@
+"""Two jobs on one store: one writes, the other waits, and nobody writes after a lost lease."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.chaos_runs import Environment, check_store, finished, reader, running
+from support.two_nodes import TwoNodes, is_stopped, wait_until
+from tstore.catalog import open_store
+
+pytestmark = pytest.mark.chaos
+LEASE_S = 8.0
+SHORT = ("--lease-s", str(LEASE_S))
+
+
+@pytest.fixture
+def elsewhere(cluster: TwoNodes) -> Environment:
+    """Where a second job runs that needs nothing of the cluster: a Ray of its own."""
+    return {n: v for n, v in cluster.environment.items() if not n.startswith("RAY_")}
+
+
+def test_the_second_waits_or_gives_up(
+    cluster: TwoNodes,
+    hub: str,
+    store: str,
+    seed_hub: Path,
+    undisturbed: dict[str, Any],
+    tell: Callable[[str], None],
+) -> None:
+    environment = cluster.environment
+    with (
+        reader(store, seed_hub, environment) as reads,
+        running(environment, hub, store) as first,
+    ):
+        first.wait_for_shards("scan", 1)
+        with (
+            running(environment, hub, store) as patient,
+            running(environment, hub, store, "--wait-s", "1") as hasty,
+        ):
+            refused = hasty.ends(2)
+            assert first.process.poll() is None
+            assert f"held by ingest of {hub} (process {first.pid} on " in " ".join(refused.split())
+            assert sum(line.startswith("error:") for line in refused.splitlines()) == 1
+            report = first.report()
+            second = patient.report()
+            assert f"waiting for ingest of {hub} (process {first.pid}" in " ".join(patient.told.split())
+    assert report["run"]
+    assert second["run"] is None, "nothing is left to do"
+    check_store(store, undisturbed)
+    tell(f"first {report['seconds']:.1f} s, second {second['seconds']:.1f} s; {reads}")
+
+
+def test_a_holder_that_died_on_another_machine(
+    cluster: TwoNodes,
+    hub: str,
+    store: str,
+    seed_hub: Path,
+    undisturbed: dict[str, Any],
+    tell: Callable[[str], None],
+) -> None:
+    environment = cluster.environment
+    with reader(store, seed_hub, environment) as reads:
+        with running(environment, hub, store, *SHORT, "--elsewhere") as first:
+            first.wait_for_shards("encode", 3)
+            os.kill(first.pid, signal.SIGKILL)
+            died = time.monotonic()
+            first.ends(-signal.SIGKILL)
+        with running(environment, hub, store, *SHORT) as second:
+            wait_until(lambda: "going on with the work" in second.told, "the second to go on")
+            waited = time.monotonic() - died
+            report = second.report()
+            assert f"waiting for ingest of {hub} (process {first.pid}" in " ".join(second.told.split())
+    assert LEASE_S / 4 < waited
+    assert report["stages"]["encode"]["resumed"] >= 3
+    check_store(store, undisturbed)
+    tell(f"went on {waited:.1f} s after the death, lease {LEASE_S:.0f} s; {reads}")
+
+
+@pytest.mark.parametrize("moment", ["encode", "write_tables"])
+def test_a_holder_that_slept_beyond_its_lease_commits_nothing(
+    moment: str,
+    cluster: TwoNodes,
+    elsewhere: Environment,
+    hub: str,
+    store: str,
+    seed_hub: Path,
+    undisturbed: dict[str, Any],
+    tell: Callable[[str], None],
+) -> None:
+    halt = () if moment == "encode" else ("--halt-before", moment)
+    with (
+        reader(store, seed_hub, cluster.environment) as reads,
+        running(cluster.environment, hub, store, *SHORT, *halt) as sleeper,
+    ):
+        if moment == "encode":
+            sleeper.wait_for_shards("encode", 3)
+            os.kill(sleeper.pid, signal.SIGSTOP)
+        wait_until(lambda: is_stopped(sleeper.pid), "the first to halt")
+        with running(elsewhere, hub, store, *SHORT) as second:
+            report = second.report()
+        assert report["run"]
+        os.kill(sleeper.pid, signal.SIGCONT)
+        told = sleeper.ends(2)
+    assert sum(line.startswith("error:") for line in told.splitlines()) == 1, told
+    assert "expected to hold the writer lease, found that another job took it" in told
+    runs = [run.run_id for run in open_store(store).catalog().runs]
+    assert runs[-1] == report["run"]
+    check_store(store, undisturbed)
+    tell(f"second {report['seconds']:.1f} s; {reads}")
