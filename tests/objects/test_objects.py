@@ -3,6 +3,8 @@
 import pickle
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -143,6 +145,19 @@ def test_a_probe_leaves_nothing(objects):
     objects.put("k", [b"x"])
     objects.probe()
     assert keys_of(objects) == ["k"]
+
+
+def test_pyarrow_reads_large_objects_by_ranges(objects, monkeypatch):
+    monkeypatch.setattr("tstore.objects.arrow._WHOLE_NBYTES", 0)
+    table = pa.table({"a": list(range(20_000)), "b": [str(n % 97) for n in range(20_000)]})
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, row_group_size=3_000)
+    objects.put("a/t.parquet", [sink.getvalue()])
+    files = objects.filesystem()
+    assert pq.read_table("a/t.parquet", filesystem=files).equals(table)
+    assert ds.dataset("a", filesystem=files).to_table(columns=["b"]).equals(table.select(["b"]))
+    with pytest.raises(FileNotFoundError):
+        files.open_input_file("a/missing")
 
 
 def test_pyarrow_reads_the_same_namespace(objects):

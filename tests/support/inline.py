@@ -42,8 +42,8 @@ def run_stage_inline(
 
 
 def ingest_inline(
-    hub: Path,
-    store: Path,
+    hub: Path | str,
+    store: Path | str,
     *,
     before_shard: BeforeShard = lambda stage, number: None,
     last_first: bool = False,

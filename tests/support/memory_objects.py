@@ -6,10 +6,8 @@ import threading
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
 from unittest import mock
 
-import pyarrow as pa
 from pyarrow import fs
 
 from tstore.errors import (
@@ -22,6 +20,7 @@ from tstore.errors import (
 )
 from tstore.ids import Buffer, check_relative_path
 from tstore.objects import ObjectInfo
+from tstore.objects.arrow import arrow_filesystem
 from tstore.objects.location import OPENERS
 
 
@@ -104,7 +103,7 @@ class MemoryObjects:
         """The lock sees to it."""
 
     def filesystem(self) -> fs.FileSystem:
-        return fs.PyFileSystem(_Handler(self))
+        return arrow_filesystem(self)
 
 
 @contextmanager
@@ -128,46 +127,3 @@ def _check(key: str) -> None:
 
 def _join(parts: Iterable[Buffer]) -> bytes:
     return b"".join(bytes(part) for part in parts)
-
-
-class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
-    """As much of a file system as reading needs."""
-
-    def __init__(self, objects: MemoryObjects) -> None:
-        self._objects = objects
-
-    def get_type_name(self) -> str:
-        return "memory"
-
-    def normalize_path(self, path: str) -> str:
-        return path
-
-    def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
-        return [self._info(path) for path in paths]
-
-    def _info(self, path: str) -> fs.FileInfo:
-        try:
-            return fs.FileInfo(path, fs.FileType.File, size=self._objects.head(path).nbytes)
-        except ObjectNotFoundError:
-            below = next(self._objects.list(f"{path}/"), None)
-            return fs.FileInfo(
-                path, fs.FileType.NotFound if below is None else fs.FileType.Directory
-            )
-
-    def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
-        folder = f"{selector.base_dir}/" if selector.base_dir else ""
-        return [self._info(info.key) for info in self._objects.list(folder)]
-
-    def open_input_file(self, path: str) -> pa.NativeFile:
-        try:
-            return pa.BufferReader(self._objects.get(path))
-        except ObjectNotFoundError as error:
-            raise FileNotFoundError(path) from error
-
-    open_input_stream = open_input_file
-
-    def _read_only(self, *arguments: Any) -> NoReturn:
-        raise NotImplementedError("objects are written by put")
-
-    copy_file = create_dir = delete_dir = delete_dir_contents = delete_file = _read_only
-    delete_root_dir_contents = move = open_append_stream = open_output_stream = _read_only

@@ -76,11 +76,12 @@ def read_parts(objects: ObjectStore, keys: Iterable[str], schema: pa.Schema) -> 
 def check_answered(objects: ObjectStore, error: Exception) -> None:
     """`ObjectStoreUnavailableError` if a read failed because the server did not answer.
 
-    pyarrow has no class for that: its S3 client says so in the text.
+    Of an error that went through DuckDB only the text is left.
     """
-    if "AWS Error" in str(error) and not isinstance(error, FileNotFoundError):
+    if ObjectStoreUnavailableError.__name__ in str(error):
+        reason = str(error).partition(" Detail:")[0]
         raise ObjectStoreUnavailableError(
-            f"expected {objects.uri} to answer, found {error}; try again once it does",
+            f"expected {objects.uri} to answer, found {reason}; try again once it does",
             uri=objects.uri,
         ) from error
 

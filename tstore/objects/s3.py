@@ -20,6 +20,7 @@ from tstore.errors import (
     UploadLostError,
 )
 from tstore.ids import Buffer, check_relative_path
+from tstore.objects.arrow import arrow_filesystem
 from tstore.objects.base import ObjectInfo
 from tstore.objects.s3_calls import S3Calls, version_of
 from tstore.objects.s3_config import S3Config, S3Transfers
@@ -152,5 +153,4 @@ class S3Objects:
         check_conditional_puts(self._calls, self._uploads)
 
     def filesystem(self) -> fs.FileSystem:
-        root = f"{self._calls.bucket}/{self._calls.prefix}".removesuffix("/")
-        return fs.SubTreeFileSystem(root, self._calls.config.arrow_filesystem(self._calls.region))
+        return arrow_filesystem(self)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from typing import Any
 
 from botocore.exceptions import (
@@ -134,14 +133,6 @@ class S3Calls:
                 return answer
             except FAULTS as fault:
                 self.wait_or_raise(patience, fault, key)
-
-    @cached_property
-    def region(self) -> str:
-        """Where the bucket is."""
-        if self.config.endpoint:
-            return self.config.region or ""
-        headers = self.call("head_bucket")["ResponseMetadata"]["HTTPHeaders"]
-        return str(headers["x-amz-bucket-region"])
 
     def pages(self, operation: str, prefix: str, **arguments: Any) -> Iterator[dict[str, Any]]:
         """All pages of a listing of the keys that start with `prefix`."""

@@ -1,4 +1,4 @@
-"""How to reach an S3 server: one configuration for boto3 and for pyarrow."""
+"""How to reach an S3 server."""
 
 from __future__ import annotations
 
@@ -7,21 +7,17 @@ import os
 import threading
 from dataclasses import dataclass
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
-from pyarrow import fs
 
-from tstore.errors import CredentialsMissingError, ObjectStoreConfigError
+from tstore.errors import ObjectStoreConfigError
 from tstore.settings import MIB
 
 _BOTO_ATTEMPTS = 4
 """boto3 gets over single faults; outages are waited out in `tstore.objects.s3_calls`, since the
 retries of boto3 draw on a quota per client, which many threads use up in seconds."""
-_ARROW_ATTEMPTS = 11
-"""pyarrow pauses 25 ms × 2^n: some 50 s in all."""
 
 Environment: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -75,40 +71,6 @@ class S3Config:
         """The boto3 client of this process; threads may share it."""
         with _lock(os.getpid()):  # threads may not share the making of it
             return _client(self, os.getpid(), _environment())
-
-    def arrow_filesystem(self, region: str) -> fs.S3FileSystem:
-        """pyarrow's client with the same endpoint, credentials and patience.
-
-        Parameters
-        ----------
-        region : str
-            Where the bucket is: boto3 follows the redirects of AWS, pyarrow does not.
-
-        Raises
-        ------
-        CredentialsMissingError
-            boto3 finds no credentials.
-        """
-        credentials = _session(os.getpid(), _environment()).get_credentials()
-        if credentials is None:
-            raise CredentialsMissingError(
-                f"expected credentials for {self.place}, found none; "
-                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-            )
-        frozen = credentials.get_frozen_credentials()
-        endpoint = urlsplit(self.endpoint or "https:")
-        return fs.S3FileSystem(
-            access_key=frozen.access_key,
-            secret_key=frozen.secret_key,
-            session_token=frozen.token,
-            region=region,
-            scheme=endpoint.scheme,
-            endpoint_override=endpoint.netloc or None,
-            force_virtual_addressing=self.virtual_hosts,
-            connect_timeout=self.connect_timeout_s,
-            request_timeout=self.read_timeout_s,
-            retry_strategy=fs.AwsDefaultS3RetryStrategy(max_attempts=_ARROW_ATTEMPTS),
-        )
 
 
 @dataclass(frozen=True)
