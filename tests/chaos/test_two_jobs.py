@@ -83,7 +83,7 @@ def test_a_holder_that_died_on_another_machine(
     tell(f"went on {waited:.1f} s after the death, lease {LEASE_S:.0f} s; {reads}")
 
 
-@pytest.mark.parametrize("moment", ["encode", "write_tables"])
+@pytest.mark.parametrize("moment", ["encode", "write_tables", "commit"])
 def test_a_holder_that_slept_beyond_its_lease_commits_nothing(
     moment: str,
     cluster: TwoNodes,

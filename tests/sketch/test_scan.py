@@ -1,16 +1,18 @@
 """Scanning: however the files are cut into tasks, the rows are the same."""
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from support.hubs import bf16_weights, safetensors_bytes
+from tstore.errors import WorkerLostError
 from tstore.hub.reader import stat_source
 from tstore.ids import parse_tensor_id, sha256
 from tstore.settings import KIB, SketchSettings, TaskSettings
 from tstore.sketch import scan as scan_module
-from tstore.sketch.scan import plan_scan, scan_shard
+from tstore.sketch.scan import plan_scan, rows_of_lost, scan_shard
 
 SKETCH = SketchSettings()
 WHOLE = TaskSettings(opaque_extent_nbytes=4 * KIB)
@@ -80,6 +82,62 @@ def test_large_files_are_split_without_a_trace(files, scan_nbytes):
     assert all(row["readable"] for row in sources)
 
 
+@pytest.mark.parametrize("run_nbytes", [1, 5 * KIB, 20 * KIB])
+def test_how_much_is_read_at_once_does_not_matter(files, monkeypatch, run_nbytes):
+    whole = scan(files, WHOLE)
+    monkeypatch.setattr(scan_module, "RUN_NBYTES", run_nbytes)
+    assert scan(files, WHOLE) == whole
+
+
+def test_a_file_that_is_a_small_part_of_the_hub_is_read_once(files):
+    tasks = TaskSettings(scan_nbytes=1)
+    many = [
+        (replace(source, source=f"{source.source}{n}"), p) for n in range(40) for source, p in files
+    ]
+    shards = plan_scan(many, SKETCH, tasks)
+    assert all(unit.extents is None for shard in shards for unit in shard.units)
+
+
+@pytest.mark.parametrize("limit", [48, 500, 3 * KIB])
+def test_parts_of_tensors_tile_the_same_bytes(files, limit):
+    cut = replace(WHOLE, tensor_extent_nbytes=limit)
+    _, whole, _ = scan(files, WHOLE)
+    sources, extents, _ = scan(files, cut)
+    assert all(row["readable"] for row in sources)
+    assert max(row["nbytes"] for row in extents if row["name"]) <= limit
+    for name in {row["name"] for row in whole if row["name"]}:
+        (tensor,) = [r for r in whole if r["name"] == name]
+        parts = [r for r in extents if r["name"] == name]
+        assert sum(r["nbytes"] for r in parts) == tensor["nbytes"]
+        if len(parts) > 1:
+            assert [r["part"] for r in parts] == list(range(len(parts)))
+        else:
+            assert parts == [{**tensor, "index": parts[0]["index"]}]
+
+
+def test_halves_hold_every_file_once(files):
+    (whole,) = plan_scan(files, SKETCH, WHOLE)
+    pending, units = [whole], []
+    while pending:
+        shard = pending.pop()
+        if halves := shard.halves():
+            assert sum(half.nbytes for half in halves) == shard.nbytes
+            pending += halves
+        else:
+            units += shard.units
+    assert sorted(units, key=str) == sorted(whole.units, key=str)
+
+
+def test_a_file_that_no_worker_survives_is_not_readable(files):
+    (whole,) = plan_scan(files, SKETCH, WHOLE)
+    first, _ = whole.halves()
+    tables = rows_of_lost(first, WorkerLostError("lost it 4 times"))
+    rows = tables["sources"].to_pylist()
+    assert [row["source"] for row in rows] == [unit.source.source for unit in first.units]
+    assert {(row["readable"], row["reason"]) for row in rows} == {(False, "WorkerLostError")}
+    assert tables["extents"].num_rows == 0
+
+
 def test_many_small_files_are_spread(files, monkeypatch):
     monkeypatch.setattr(scan_module, "MAX_UNITS", 2)
     assert [len(shard.units) for shard in plan_scan(files, SKETCH, WHOLE)] == [2, 2, 1]
@@ -108,7 +166,8 @@ def test_what_decides_the_rows_decides_the_key(files):
         plan_scan(files[1:], SKETCH, WHOLE),
         plan_scan(files, SketchSettings(seed=1), WHOLE),
         plan_scan(files, SKETCH, TaskSettings()),
+        plan_scan(files, SKETCH, replace(WHOLE, tensor_extent_nbytes=KIB)),
         plan_scan([(files[0][0], "renamed.bin"), *files[1:]], SKETCH, WHOLE),
     ]
-    assert len({one.key, *(shard.key for (shard,) in others)}) == 5
+    assert len({one.key, *(shard.key for (shard,) in others)}) == 6
     assert plan_scan(files, SKETCH, WHOLE) == [one]

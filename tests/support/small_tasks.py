@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
+import tstore.cluster.committing
 import tstore.cluster.fanout
 import tstore.cluster.ingest
 from tstore.cluster.job import IngestOptions
@@ -46,7 +47,8 @@ def die_after_shards(stage: str, count: int) -> None:
 def die_at(moment: str) -> None:
     """Arrange the death."""
     pipeline: Any = tstore.cluster.ingest
-    commit = pipeline.commit
+    last_step: Any = tstore.cluster.committing
+    commit = last_step.commit
 
     def die_before(*_: Any) -> None:
         die()
@@ -62,9 +64,9 @@ def die_at(moment: str) -> None:
     elif moment == "during-encode":
         die_after_shards("encode", 2)
     elif moment == "before-commit":
-        pipeline.commit = die_before
+        last_step.commit = die_before
     elif moment == "after-commit":
-        pipeline.commit = die_behind
+        last_step.commit = die_behind
 
 
 def main(hub: str, store: str, moment: str = "") -> None:
