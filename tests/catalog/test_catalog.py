@@ -17,7 +17,7 @@ from tstore.catalog.runs import new_run_id, read_markers
 from tstore.catalog.schema import SCHEMA_VERSION, SORT_KEYS, STAGED_TABLES, TABLES
 from tstore.errors import (
     CatalogDamagedError,
-    ObjectExistsError,
+    LeaseLostError,
     PlanInvariantError,
     RevisionNotFoundError,
     StoreFormatError,
@@ -160,7 +160,7 @@ def test_a_run_is_invisible_until_its_marker(objects):
 def test_a_run_is_committed_once(objects):
     first = marker(RUNS[0], {})
     commit(objects, first)
-    with pytest.raises(ObjectExistsError):
+    with pytest.raises(LeaseLostError, match="nothing was committed"):
         commit(objects, replace(first, tool_version="other"))
     assert read_markers(objects) == (first,)
 

@@ -13,7 +13,14 @@ import pytest
 from support.faulty_proxy import Fault, faulty_proxy
 from support.inline import ingest_inline
 from tstore.catalog import keys, lease, open_store
-from tstore.errors import LeaseHeldError, LeaseLostError
+from tstore.catalog.catalog import commit
+from tstore.catalog.runs import RunMarker, read_markers
+from tstore.errors import (
+    LeaseHeldError,
+    LeaseLostError,
+    ObjectStoreUnavailableError,
+    StoreNotWritableError,
+)
 from tstore.objects import open_objects
 from tstore.settings import LEASE_TTL_S
 
@@ -185,6 +192,80 @@ def test_an_expired_lease_is_taken_over_and_its_holder_notices(objects):
             taken = objects.get(keys.WRITER_LEASE)
     assert json.loads(taken)["purpose"] == "fast"
     assert content(objects)["purpose"] == "fast", "a lost lease is not given back"
+
+
+RUN = "20260101T000000.000000Z-abcd"
+
+
+def marker(run_id=RUN):
+    return RunMarker(run_id, "ingest", "1", {}, {}, {})
+
+
+def test_a_holder_that_stalled_before_its_commit_is_barred(objects):
+    with hold(objects, "slow") as slow:
+        slow.announce(RUN)
+        with later(LEASE_TTL_S + 5), hold(objects, "fast"):
+            assert read_markers(objects) == ()
+            with pytest.raises(LeaseLostError, match="barred"):
+                commit(objects, marker())
+        assert read_markers(objects) == ()
+
+
+def test_a_committed_run_is_not_barred(objects):
+    with hold(objects, "slow") as slow:
+        slow.announce(RUN)
+        commit(objects, marker())
+        with later(LEASE_TTL_S + 5), hold(objects, "fast"):
+            assert [run.run_id for run in read_markers(objects)] == [RUN]
+    with hold(objects, "next"):
+        assert [run.run_id for run in read_markers(objects)] == [RUN]
+
+
+def test_whoever_dies_before_the_bar_leaves_it_to_the_next(objects, monkeypatch):
+    with hold(objects, "slow") as slow:
+        slow.announce(RUN)
+        with monkeypatch.context() as patch, later(LEASE_TTL_S + 5):
+            patch.setattr(lease, "bar_run", mock.Mock(side_effect=KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt), hold(objects, "dies"):
+                pass
+        with later(2 * LEASE_TTL_S + 10), hold(objects, "third"):
+            pass
+        with pytest.raises(LeaseLostError):
+            commit(objects, marker())
+
+
+def test_an_announcement_without_the_lease_is_refused(objects):
+    with hold(objects, "slow") as slow:
+        with later(LEASE_TTL_S + 5), hold(objects, "fast"):
+            pass
+        with pytest.raises(LeaseLostError):
+            slow.announce(RUN)
+
+
+@pytest.mark.parametrize("error", [ObjectStoreUnavailableError, StoreNotWritableError])
+def test_a_renewal_that_fails_once_is_tried_again(tmp_path, monkeypatch, error):
+    monkeypatch.setattr(lease, "LEASE_RENEW_S", 0.02)
+    objects = open_objects(str(tmp_path))
+    put, calls, renewed = objects.put_if_match, [], threading.Event()
+
+    def away(*args):
+        calls.append(1)
+        if len(calls) == 1:
+            raise error("not now")
+        renewed.set()
+        return put(*args)
+
+    with hold(objects):
+        objects.put_if_match = away
+        assert renewed.wait(30)
+
+
+def test_a_lease_that_cannot_be_given_back_does_not_hide_the_reason(tmp_path):
+    objects = open_objects(str(tmp_path))
+    objects.put_if_match = mock.Mock(side_effect=StoreNotWritableError("no space"))
+    with pytest.raises(ZeroDivisionError), hold(objects):
+        raise ZeroDivisionError
+    assert objects.put_if_match.called
 
 
 def test_a_job_that_lost_its_lease_commits_nothing(small_hub, store_uri, objects):

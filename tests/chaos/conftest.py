@@ -72,7 +72,14 @@ def undisturbed(
     store = seed(seed_hub, server.uri())
     report = run(cluster.environment, hub, store)
     assert report["run"]
-    assert min(stage["shards"] for name, stage in report["stages"].items() if name in ("scan", "encode")) >= 24
+    assert (
+        min(
+            stage["shards"]
+            for name, stage in report["stages"].items()
+            if name in ("scan", "encode")
+        )
+        >= 24
+    )
     restored = tmp_path_factory.mktemp("restored")
     opened = open_store(store)
     for repo in list_repos(opened):
@@ -84,7 +91,9 @@ def undisturbed(
 
 
 @pytest.fixture
-def tell(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+def tell(
+    request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> Callable[[str], None]:
     """Print what was measured, whatever pytest does with the rest."""
 
     def tell(line: str) -> None:

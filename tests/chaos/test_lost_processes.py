@@ -38,8 +38,10 @@ def test_a_worker_dies(
         report = job.report()
     assert done < report["stages"][stage]["shards"]
     check_store(store, undisturbed)
-    tell(f"struck after {done} of {report['stages'][stage]['shards']} shards; "
-         f"job {report['seconds']:.1f} s; {reads}")
+    tell(
+        f"struck after {done} of {report['stages'][stage]['shards']} shards; "
+        f"job {report['seconds']:.1f} s; {reads}"
+    )
 
 
 def test_a_node_goes_down_and_another_joins(
@@ -59,14 +61,18 @@ def test_a_node_goes_down_and_another_joins(
         done = finished(store, "encode")
         cluster.lose(node)
         _, survivor = cluster.freeze_busy("encode")  # lest it does all before the new one is up
-        new = cluster.add()
-        wait_until(lambda: bool(new.busy("encode")), "the new node to take a shard")
-        os.kill(survivor, signal.SIGCONT)
+        try:
+            new = cluster.add()
+            wait_until(lambda: bool(new.busy("encode")), "the new node to take a shard")
+        finally:
+            os.kill(survivor, signal.SIGCONT)
         report = job.report()
     assert done < report["stages"]["encode"]["shards"]
     check_store(store, undisturbed)
-    tell(f"struck after {done} of {report['stages']['encode']['shards']} shards; "
-         f"job {report['seconds']:.1f} s; {reads}")
+    tell(
+        f"struck after {done} of {report['stages']['encode']['shards']} shards; "
+        f"job {report['seconds']:.1f} s; {reads}"
+    )
 
 
 @pytest.mark.parametrize("moment", ["during-scan", "during-encode", "before-commit"])
@@ -96,5 +102,9 @@ def test_the_driver_dies_and_the_same_command_goes_on(
     if moment == "before-commit":
         assert stages["encode"]["resumed"] == stages["encode"]["shards"]
     check_store(store, undisturbed)
-    resumed = {name: f"{s['resumed']} of {s['shards']}" for name, s in stages.items() if s["shards"]}
-    tell(f"finished at the kill {done}, resumed {resumed}; second run {report['seconds']:.1f} s; {reads}")
+    resumed = {
+        name: f"{s['resumed']} of {s['shards']}" for name, s in stages.items() if s["shards"]
+    }
+    tell(
+        f"finished at the kill {done}, resumed {resumed}; second run {report['seconds']:.1f} s; {reads}"
+    )

@@ -15,6 +15,7 @@ from support.chaos_hub import write_huge_hub
 from support.chaos_runs import run
 from support.two_nodes import two_nodes
 from tstore.catalog import open_store
+from tstore.restore.describe import list_repos
 from tstore.restore.files import restore_repo
 from tstore.settings import GIB
 
@@ -23,6 +24,15 @@ HUGE_NBYTES = 3_000_000_000
 N_TINY = 20_000
 WORKER_NBYTES = 3 * GIB // 2
 DRIVER_NBYTES = GIB
+
+
+def digests(root: Path) -> dict[str, str]:
+    """SHA-256 of every file, read in a stream."""
+    found = {}
+    for path in root.rglob("*.safetensors"):
+        with path.open("rb") as file:
+            found[str(path.relative_to(root))] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
 
 
 @pytest.fixture
@@ -39,22 +49,19 @@ def folder() -> Iterator[Path]:
 def test_memory_does_not_grow_with_the_hub(
     folder: Path, tell: Callable[[str], None], server: object
 ) -> None:
-    hashes = write_huge_hub(folder / "hub", HUGE_NBYTES, N_TINY)
-    store = str(folder / "store")
+    hub, store = write_huge_hub(folder / "hub", HUGE_NBYTES, N_TINY), str(folder / "store")
     with two_nodes(memory_nbytes=WORKER_NBYTES) as cluster:
-        report = run(cluster.environment, folder / "hub", store, "--full-tasks")
+        report = run(cluster.environment, hub, store, "--full-tasks")
     workers = {name: stage["memory"] for name, stage in report["stages"].items()}
     assert workers["scan"] > 0
     assert max(workers.values()) < WORKER_NBYTES
     assert report["driver_memory"] < DRIVER_NBYTES
 
     started = time.monotonic()
-    for path, expected in hashes.items():
-        repo, _, name = path.rpartition("/")
-        restore_repo(open_store(store), repo, folder / "restored")
-        with (folder / "restored" / name).open("rb") as file:
-            assert hashlib.file_digest(file, "sha256").hexdigest() == expected
-        shutil.rmtree(folder / "restored")
+    opened = open_store(store)
+    for repo in list_repos(opened):
+        restore_repo(opened, repo.repo, folder / "restored" / repo.repo)
+    assert digests(folder / "restored") == digests(hub)
     peaks = {name: f"{nbytes / 1e6:.0f} MB" for name, nbytes in workers.items() if nbytes}
     seconds = {name: round(stage["seconds"], 1) for name, stage in report["stages"].items()}
     tell(

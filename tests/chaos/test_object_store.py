@@ -111,4 +111,6 @@ def test_the_commands_on_a_hub_and_a_store_on_s3(
         command(environment, tstore, "restore", store, repo, tmp_path / repo)
         assert file_hashes(tmp_path / repo) == file_hashes(local_hub / repo)
     assert "all present" in command(environment, tstore, "verify", store)
-    assert "all decoded and compared" in command(environment, tstore, "verify", store, "--read-data")
+    assert "all decoded and compared" in command(
+        environment, tstore, "verify", store, "--read-data"
+    )

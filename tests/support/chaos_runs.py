@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -10,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from support import chaos_job, chaos_reader
 from support.hubs import file_hashes
@@ -27,16 +28,23 @@ Environment = dict[str, str]
 
 
 class RunningJob:
-    """A job that was started; it is killed at the end of the block of `running`."""
+    """Made by `running`.
 
-    def __init__(self, environment: Environment, hub: str | Path, store: str, options: Any) -> None:
-        command = [sys.executable, chaos_job.__file__, str(hub), store, *options]
-        self._out, self._err = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
+    Parameters
+    ----------
+    process : Popen
+    store : str
+        Where it writes to.
+    out, err : file
+        Its stdout and stderr.
+    """
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], store: str, out: IO[bytes], err: IO[bytes]
+    ) -> None:
+        self.process = process
+        self._store, self._out, self._err = store, out, err
         self._started = time.monotonic()
-        self.process = subprocess.Popen(
-            command, env=with_path(environment), stdout=self._out, stderr=self._err
-        )
-        self._store = store
 
     @property
     def pid(self) -> int:
@@ -45,8 +53,7 @@ class RunningJob:
     @property
     def told(self) -> str:
         """What it wrote to stderr so far."""
-        self._err.seek(0)
-        return self._err.read()
+        return _content(self._err)
 
     def wait_for_shards(self, stage: str, count: int) -> None:
         """Until that many shards of a stage are finished; the job must be at work then."""
@@ -66,28 +73,34 @@ class RunningJob:
     def report(self) -> dict[str, Any]:
         """Wait for its good end; see `chaos_job.as_json`, and the seconds it took."""
         self.ends()
-        self._out.seek(0)
-        report: dict[str, Any] = json.loads(self._out.read().splitlines()[-1])
+        report: dict[str, Any] = json.loads(_content(self._out).splitlines()[-1])
         return {**report, "seconds": time.monotonic() - self._started}
 
-    def close(self) -> None:
-        """End it, whatever it does."""
-        self.process.kill()
-        self.process.wait()
-        self._out.close()
-        self._err.close()
+
+def _content(file: IO[bytes]) -> str:
+    """What lies in a file that another process appends to, whose position is ours as well."""
+    descriptor = file.fileno()
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode()
 
 
 @contextmanager
 def running(
     environment: Environment, hub: str | Path, store: str, *options: str
 ) -> Iterator[RunningJob]:
-    """A job that takes `hub` into `store`."""
-    job = RunningJob(environment, hub, store, options)
-    try:
-        yield job
-    finally:
-        job.close()
+    """A job that takes `hub` into `store`; it is killed at the end of the block.
+
+    Options are those of `chaos_job`.
+    """
+    command = [sys.executable, chaos_job.__file__, str(hub), store, *options]
+    with (
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+        subprocess.Popen(command, env=with_path(environment), stdout=out, stderr=err) as process,
+    ):
+        try:
+            yield RunningJob(process, store, out, err)
+        finally:
+            process.kill()
 
 
 def run(environment: Environment, hub: str | Path, store: str, *options: str) -> dict[str, Any]:
@@ -129,16 +142,14 @@ def with_path(environment: Environment) -> Environment:
 
 def seed(seed_hub: Path, store: str) -> str:
     """Make a store that holds the seed."""
-    ingest_inline(seed_hub, store)  # type: ignore[arg-type]
+    ingest_inline(seed_hub, store)
     return store
 
 
 def finished(store: str, stage: str) -> int:
     """Shards of a stage that an unfinished job has finished."""
     staged = open_objects(store).list(keys.STAGING)
-    return sum(
-        info.key.endswith("/done.json") and f"/{stage}/" in info.key for info in staged
-    )
+    return sum(info.key.endswith("/done.json") and f"/{stage}/" in info.key for info in staged)
 
 
 def packs(store: str) -> list[str]:

@@ -79,11 +79,10 @@ class Node:
 
     def kill(self) -> None:
         """End every process at once, as a power cut would."""
-        while family := self.processes():  # until nothing was born meanwhile
-            for pid in family:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            self._leader.wait()
+        for pid in self.processes():  # a worker that is born meanwhile misses its raylet, and ends
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._leader.wait()
 
 
 class TwoNodes:

@@ -16,7 +16,13 @@ from tstore.catalog import keys
 from tstore.catalog.parquet import check_answered, read_parts, to_bytes
 from tstore.catalog.runs import Part, RunMarker, read_markers
 from tstore.catalog.schema import SORT_KEYS, TABLES
-from tstore.errors import CatalogDamagedError, PlanInvariantError, RevisionNotFoundError
+from tstore.errors import (
+    CatalogDamagedError,
+    LeaseLostError,
+    ObjectExistsError,
+    PlanInvariantError,
+    RevisionNotFoundError,
+)
 from tstore.ids import sha256
 from tstore.objects import ObjectStore
 from tstore.settings import DUCKDB_MEMORY
@@ -211,11 +217,17 @@ def _sortable(table: pa.Table) -> pa.Table:
 
 
 def commit(objects: ObjectStore, marker: RunMarker) -> None:
-    """Make a run visible. Create-only: of two jobs with one run id, one fails.
+    """Make a run visible. Create-only: it cannot be done twice, nor after the run was barred.
 
     Raises
     ------
-    ObjectExistsError
-        The run was committed before.
+    LeaseLostError
+        Another job took the lease over and barred the run.
     """
-    objects.put_new(keys.run_marker(marker.run_id), [marker.to_bytes()])
+    try:
+        objects.put_new(keys.run_marker(marker.run_id), [marker.to_bytes()])
+    except ObjectExistsError as error:
+        raise LeaseLostError(
+            f"expected to commit run {marker.run_id}, found that another job took the writer lease "
+            "over and barred it; nothing was committed, run the job again"
+        ) from error

@@ -1,4 +1,10 @@
-"""The writer lease: one mutating job at a time. Readers never take it."""
+"""The writer lease: one mutating job at a time. Readers never take it.
+
+A holder may stall at any moment, even between its last look at the lease and its commit. So it
+announces its run in the lease before it commits, and whoever takes the lease over bars an announced
+run that is not committed yet (`tstore.catalog.runs.bar_run`). Both are create-only puts of the same
+marker: one of them wins, whatever sleeps how long.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tstore.catalog import keys
+from tstore.catalog.runs import bar_run
 from tstore.errors import (
     LeaseHeldError,
     LeaseLostError,
@@ -21,11 +28,14 @@ from tstore.errors import (
     ObjectNotFoundError,
     ObjectStoreUnavailableError,
     PreconditionFailedError,
+    StoreNotWritableError,
 )
 from tstore.objects import ObjectStore
 from tstore.settings import LEASE_RENEW_S, LEASE_TTL_S
 
 _POLL_S = 1.0
+_PASSING = ObjectStoreUnavailableError, StoreNotWritableError
+"""Why a lease cannot be written now, which says nothing of who holds it."""
 
 
 class WriterLease:
@@ -50,8 +60,13 @@ class WriterLease:
                 self.check()
             except LeaseLostError:
                 return
-            except ObjectStoreUnavailableError:
-                continue  # it may answer before the lease expires; a commit checks again
+            except _PASSING:
+                continue  # it may work again before the lease expires; a commit checks it
+
+    def announce(self, run_id: str) -> None:
+        """Renew, and say which run is about to be committed; errors as of `check`."""
+        self._content = {**self._content, "committing": run_id}
+        self.check()
 
     def check(self) -> None:
         """Renew now; `LeaseLostError` if another job took the lease meanwhile."""
@@ -76,8 +91,7 @@ class WriterLease:
         self._thread.join()
         expired = {**self._content, "expires_at": 0.0}
         # A lost lease is not ours to give back; one that cannot be given back expires.
-        nothing_to_do = PreconditionFailedError, ObjectNotFoundError, ObjectStoreUnavailableError
-        with self._lock, suppress(*nothing_to_do):
+        with self._lock, suppress(PreconditionFailedError, ObjectNotFoundError, *_PASSING):
             self._objects.put_if_match(keys.WRITER_LEASE, [_dump(expired)], self._version)
 
 
@@ -120,10 +134,15 @@ def _acquire(
             data, version = objects.get_versioned(keys.WRITER_LEASE)
         holder = json.loads(data)
         if holder["expires_at"] < time.time() or _died_here(holder):
+            announced = {"committing": run} if (run := holder.get("committing")) else {}
+            claim = _dump({**json.loads(fresh), **announced})  # kept, should we die before the bar
             try:
-                return objects.put_if_match(keys.WRITER_LEASE, [fresh], version)
+                taken = objects.put_if_match(keys.WRITER_LEASE, [claim], version)
             except PreconditionFailedError:  # renewed, or another job was faster
                 continue
+            if run:
+                bar_run(objects, run, content["purpose"])
+            return taken
         who = (
             f"{holder['purpose']} (process {holder['pid']} on {holder['host']}, "
             f"lease until {time.strftime('%H:%M:%S', time.localtime(holder['expires_at']))})"

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 import secrets
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import tstore
 from tstore.catalog import keys
 from tstore.catalog.schema import SCHEMA_VERSION
-from tstore.errors import CatalogDamagedError, ObjectNotFoundError, StoreFormatError
+from tstore.errors import (
+    CatalogDamagedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StoreFormatError,
+)
 from tstore.ids import sha256
 from tstore.objects import ObjectStore
 
@@ -103,6 +110,26 @@ class RunMarker:
             ) from error
 
 
+BARRED = "barred"
+"""Kind of a marker that stands where a run can no longer be committed; no reader sees it."""
+
+
+def bar_run(objects: ObjectStore, run_id: str, purpose: str) -> None:
+    """Take the place of a run's marker, unless the run is committed.
+
+    Parameters
+    ----------
+    objects : ObjectStore
+    run_id : str
+        What the last holder of the lease was about to commit.
+    purpose : str
+        Of the job that took the lease over.
+    """
+    marker = RunMarker(run_id, BARRED, tstore.__version__, {"by": purpose}, {}, {})
+    with suppress(ObjectExistsError):
+        objects.put_new(keys.run_marker(run_id), [marker.to_bytes()])
+
+
 def new_run_id(last: str | None) -> str:
     """A run id after `last`, also when the clock went backwards; no two jobs get the same."""
     now = datetime.now(UTC)
@@ -119,4 +146,5 @@ def run_time(run_id: str) -> datetime:
 def read_markers(objects: ObjectStore) -> tuple[RunMarker, ...]:
     """Markers of all committed runs, oldest first."""
     infos = [info for info in objects.list(keys.RUNS) if info.key.endswith(".json")]
-    return tuple(RunMarker.from_bytes(objects.get(info.key), info.key) for info in infos)
+    markers = (RunMarker.from_bytes(objects.get(info.key), info.key) for info in infos)
+    return tuple(marker for marker in markers if marker.kind != BARRED)

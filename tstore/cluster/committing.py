@@ -93,7 +93,7 @@ def commit_run(
         tables=parts,
         workspace=job.workspace.token,
     )
-    writer.check()
+    writer.announce(run_id)
     commit(objects, marker)
     job.workspace.clear()
     return run_id
