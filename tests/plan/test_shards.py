@@ -117,7 +117,7 @@ def test_plans_are_those_from_memory(
     monkeypatch.setattr("tstore.plan.staged.PART_ROWS", 16)
     monkeypatch.setattr("tstore.catalog.parquet.SKETCH_GROUP_ROWS", 5)
     with accepted(store, new, LOST) as (connection, extents):
-        expected = plain_plans(connection, PREDICTORS, PLAN, SKETCH)
+        expected = plain_plans(connection, extents, PREDICTORS, PLAN, SKETCH)
         stage = Planning(connection, extents, store, tmp_path)
         found = stage.plans(list(reversed(stage.shards())))
     assert found == expected
@@ -201,7 +201,9 @@ def test_an_example_hub_is_planned_the_same_way_by_tasks(
         query = "SELECT * EXCLUDE arrival FROM planned ORDER BY arrival"
         found = job.connection.sql(query).to_arrow_table().to_pylist()
         plan, sketch = job.options.plan, job.store.sketch
-        assert found == plain_plans(job.connection, predictors, plan, sketch)
+        done = job.workspace.finished("scan")
+        extents = job.workspace.rows("scan", "extents", done).to_table()
+        assert found == plain_plans(job.connection, extents, predictors, plan, sketch)
 
     def stop(stage: str, number: int) -> None:
         if stage == "plan":

@@ -117,16 +117,17 @@ def accepted(
 
 def plain_plans(
     connection: duckdb.DuckDBPyConnection,
+    scanned_extents: pa.Table,
     predictors: Mapping[str, TensorPred],
     settings: PlanSettings,
     sketch: SketchSettings,
 ) -> list[Row]:
-    """Rows ``plans`` in order of arrival, from all sketches at once.
+    """Rows ``plans`` in order of arrival, from all sketches of the scanned extents at once.
 
     The connection has seen `accept`; nothing else of what it has is used.
     """
     arrivals = connection.sql("SELECT tensor_id FROM new_unique ORDER BY arrival").fetchall()
-    extents = {row["tensor_id"]: row for row in _rows(connection, "scanned_extents")}
+    extents = {row["tensor_id"]: row for row in scanned_extents.to_pylist()}
     unique = [extents[tensor_id] for (tensor_id,) in arrivals]
     whole = "SELECT tensor_id FROM usable_blobs WHERE base_id IS NULL"
     stored_ids = {tensor_id for (tensor_id,) in connection.sql(whole).fetchall()}

@@ -74,18 +74,28 @@ def ray_session() -> Iterator[None]:
 
 
 def _connect(**options: Any) -> None:
-    try:
-        ray.init(
-            logging_level=logging.ERROR,
-            runtime_env={"env_vars": _WORKER_ENVIRONMENT},
-            **options,
-        )
-    except (RayError, RuntimeError, OSError) as error:  # ConnectionError is one of the last
-        raise ClusterNotFoundError(
-            f"expected Ray to start or to be joined (address {options['address']}), found "
-            f"{type(error).__name__}: {str(error).strip().splitlines()[0]}; "
-            "check memory, the disk of /tmp/ray, and RAY_AUTH_MODE and its token"
-        ) from error
+    """Start or join Ray. Its server may fail to start on a busy machine, so that is tried twice."""
+    for last in (False, True):
+        try:
+            ray.init(
+                logging_level=logging.ERROR,
+                runtime_env={"env_vars": _WORKER_ENVIRONMENT},
+                **options,
+            )
+            return
+        except (RayError, RuntimeError, OSError) as error:  # ConnectionError is one of the last
+            if last:
+                raise _no_ray(options["address"], error) from error
+            ray.shutdown()
+
+
+def _no_ray(address: str, error: Exception) -> ClusterNotFoundError:
+    reason = str(error).strip().partition("\n")[0]
+    return ClusterNotFoundError(
+        f"expected Ray to start or to be joined (address {address}), found "
+        f"{type(error).__name__}: {reason}; "
+        "check memory, the disk of /tmp/ray, and RAY_AUTH_MODE and its token"
+    )
 
 
 def _start_workers() -> None:
