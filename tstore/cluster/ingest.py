@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import duckdb
 import pyarrow as pa
@@ -34,7 +35,7 @@ from tstore.plan.dedup import Accepted, accept, load_scanned
 from tstore.plan.pending import Pending, carry_rejected, changes_nothing, find_pending
 from tstore.plan.staged import stage_fingerprints
 from tstore.predict.models import load_regression
-from tstore.settings import ABANDONED_AFTER_S, SketchSettings
+from tstore.settings import ABANDONED_AFTER_S, PlanSettings, SketchSettings
 from tstore.sketch.scan import plan_scan, rows_of_lost, scan_shard
 
 
@@ -84,8 +85,18 @@ def ingest(options: IngestOptions, console: Console) -> IngestReport:
             with ExitStack() as stack:
                 with job.on_driver("start"):
                     threading.Thread(target=load_regression).start()
-                    stack.enter_context(ray_session())
+                    stack.enter_context(ray_session(partial(_warm_up, options.plan)))
                 return _run(job, pending, writer)
+
+
+def _warm_up(plan: PlanSettings) -> None:
+    """In a worker: load what the stages of nearly every hub need."""
+    import tstore.encode.stage  # noqa: F401
+    from tstore.cluster.warm import warm_tasks
+
+    codecs = [codec for codec in (plan.delta_codec, plan.standalone_codec) if codec is not None]
+    for dtype in ("BF16", "F32"):
+        warm_tasks(dtype, codecs)
 
 
 def _check_hub(options: IngestOptions, snapshot: Snapshot) -> None:

@@ -7,7 +7,7 @@ import os
 import secrets
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,12 +40,17 @@ _OOM_RETRIES = ("RAY_task_oom_retries", "3")
 
 
 @contextmanager
-def ray_session() -> Iterator[None]:
+def ray_session(prepare: Callable[[], None] = lambda: None) -> Iterator[None]:
     """A connected Ray for the block.
 
     The cluster that ``RAY_ADDRESS`` names is joined: a submitted job has it set. Without it a
     private Ray starts on this machine's cores and ends with the block; one that happens to run
     here, perhaps that of another job, is left alone.
+
+    Parameters
+    ----------
+    prepare : callable
+        What each worker of a private Ray does first, so that it is not timed with the work.
 
     Raises
     ------
@@ -63,7 +68,7 @@ def ray_session() -> Iterator[None]:
                     include_dashboard=False,
                     object_store_memory=_OBJECT_STORE_NBYTES,
                 )
-                _start_workers()
+                _start_workers(prepare)
                 yield
         else:
             _check_answers(address)
@@ -98,16 +103,11 @@ def _no_ray(address: str, error: Exception) -> ClusterNotFoundError:
     )
 
 
-def _start_workers() -> None:
-    """Start a worker per core, with all that it imports, before the work is timed."""
-    task = ray.remote(num_cpus=1)(_import_stages)
+def _start_workers(prepare: Callable[[], None]) -> None:
+    """Start a worker per core."""
+    task = ray.remote(num_cpus=1)(prepare)
     cpus: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
     ray.get([task.remote() for _ in range(int(cpus["CPU"]))])
-
-
-def _import_stages() -> None:
-    import tstore.encode.stage
-    import tstore.sketch.scan  # noqa: F401
 
 
 def node_wait_s() -> float:

@@ -7,6 +7,8 @@ full speed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,13 +31,22 @@ _FAMILY = 64  # tensors to plan: for fewer, the first plan is the best
 
 def warm_kernels() -> None:
     """Call every kernel that an ingest or a restore needs; a few seconds once all are compiled."""
-    rng = np.random.default_rng(0)
     for dtype in _DTYPES:
-        base = _weights(rng, _NBYTES)
-        target = _changed(rng, base, 0.1)
-        plane_entropies(target, dtype)
-        _code(target, base, dtype)
-    _plan(rng)
+        warm_tasks(dtype, tuple(CODECS))
+    _plan(np.random.default_rng(0))
+
+
+def warm_tasks(dtype: str, codecs: Sequence[str]) -> None:
+    """Call the kernels that tasks need for tensors of one dtype, with these codecs."""
+    rng = np.random.default_rng(0)
+    base = _weights(rng, _NBYTES)
+    target = _changed(rng, base, 0.1)
+    plane_entropies(target, dtype)
+    build(target, dtype, SketchSettings())
+    for name in codecs:
+        against = base if CODECS[name].needs_base else None
+        blob = tstore_codecs.encode(target, dtype=dtype, codec=name, base=against)
+        tstore_codecs.decode(blob, base=against)
 
 
 def _weights(rng: np.random.Generator, nbytes: int) -> NDArray[np.uint8]:
@@ -47,14 +58,6 @@ def _weights(rng: np.random.Generator, nbytes: int) -> NDArray[np.uint8]:
 
 def _changed(rng: np.random.Generator, base: NDArray[np.uint8], share: float) -> NDArray[np.uint8]:
     return base ^ (rng.random(base.size) < share).astype(np.uint8)
-
-
-def _code(target: NDArray[np.uint8], base: NDArray[np.uint8], dtype: str) -> None:
-    """Every codec there and back."""
-    for name, codec in CODECS.items():
-        against = base if codec.needs_base else None
-        blob = tstore_codecs.encode(target, dtype=dtype, codec=name, base=against)
-        tstore_codecs.decode(blob, base=against)
 
 
 def _plan(rng: np.random.Generator) -> None:
