@@ -14,6 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
+import tstore.cluster.committing
 import tstore.cluster.ingest
 from support.small_tasks import MOMENTS, SMALL, die_at
 from tstore.catalog import lease
@@ -37,15 +38,15 @@ def arguments() -> argparse.Namespace:
 
 
 def halt_before(name: str) -> None:
-    """Halt once, right before the pipeline calls this function."""
-    pipeline: Any = tstore.cluster.ingest
-    function: Callable[..., Any] = getattr(pipeline, name)
+    """Halt right before this function of the commit step is called."""
+    last_step: Any = tstore.cluster.committing
+    function: Callable[..., Any] = getattr(last_step, name)
 
     def halting(*args: Any) -> Any:
         os.kill(os.getpid(), signal.SIGSTOP)
         return function(*args)
 
-    setattr(pipeline, name, halting)
+    setattr(last_step, name, halting)
 
 
 def change_lease(lease_s: float | None, *, elsewhere: bool) -> None:
@@ -81,7 +82,7 @@ def main() -> None:
     change_lease(args.lease_s, elsewhere=args.elsewhere)
     tasks = TaskSettings() if args.full_tasks else SMALL
     options = IngestOptions(hub=args.hub, store=args.store, tasks=tasks, wait_s=args.wait_s)
-    console = Console(stderr=True)
+    console = Console(stderr=True, soft_wrap=True)
     with exit_on_error(console):
         print(as_json(tstore.cluster.ingest.ingest(options, console)))
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -52,17 +52,21 @@ class RunningJob:
 
     @property
     def told(self) -> str:
-        """What it wrote to stderr so far."""
+        """What it wrote to stderr so far; lines are not cut."""
         return _content(self._err)
 
     def wait_for_shards(self, stage: str, count: int) -> None:
-        """Until that many shards of a stage are finished; the job must be at work then."""
+        """Until that many shards of a stage are finished."""
+        self.wait_until(lambda: finished(self._store, stage) >= count, f"{count} of {stage}")
 
-        def enough() -> bool:
+    def wait_until(self, holds: Callable[[], bool], what: str) -> None:
+        """Until it holds, while the job is at work."""
+
+        def still() -> bool:
             assert self.process.poll() is None, f"expected a running job, found:\n{self.told}"
-            return finished(self._store, stage) >= count
+            return holds()
 
-        wait_until(enough, f"{count} shards of {stage}")
+        wait_until(still, what)
 
     def ends(self, code: int = 0) -> str:
         """Wait for its end with this exit code; what it wrote to stderr."""

@@ -105,9 +105,13 @@ def _no_ray(address: str, error: Exception) -> ClusterNotFoundError:
 
 def _start_workers(prepare: Callable[[], None]) -> None:
     """Start a worker per core."""
-    task = ray.remote(num_cpus=1)(prepare)
+    task = ray.remote(num_cpus=1)(_prepare)
     cpus: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-    ray.get([task.remote() for _ in range(int(cpus["CPU"]))])
+    ray.get([task.remote(prepare) for _ in range(int(cpus["CPU"]))])
+
+
+def _prepare(prepare: Callable[[], None]) -> None:
+    prepare()  # Ray takes functions only, this may be any callable
 
 
 def node_wait_s() -> float:
