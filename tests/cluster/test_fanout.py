@@ -14,6 +14,7 @@ import pytest
 import ray
 from rich.console import Console
 
+from support.ray_head import forget_ray_processes
 from tstore.activity import spending
 from tstore.catalog.schema import SOURCES
 from tstore.catalog.workspace import Workspace
@@ -74,6 +75,7 @@ def _cluster() -> Iterator[None]:
         with ray_session():
             ray.cloudpickle.register_pickle_by_value(__import__(__name__))  # type: ignore[attr-defined]
             yield
+        forget_ray_processes()
 
 
 class Fixture:

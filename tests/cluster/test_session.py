@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import ray
 
-from support.ray_head import free_port, ray_head
+from support.ray_head import forget_ray_processes, free_port, ray_head
 from tstore.cluster.session import ray_session
 from tstore.errors import ClusterNotFoundError
 
@@ -28,3 +28,4 @@ def test_a_cluster_that_was_not_named_is_left_alone(monkeypatch: pytest.MonkeyPa
             private = ray.get_runtime_context().gcs_address
         assert private != environment["RAY_ADDRESS"]
         assert not ray.is_initialized()
+        forget_ray_processes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
 import shutil
@@ -12,11 +13,20 @@ import sys
 import tempfile
 import time
 import urllib.request
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _START_TIMEOUT_S = 90.0
+
+
+def forget_ray_processes() -> None:
+    """Call after a Ray of this very process has ended. Ray does not wait for its processes, and a
+    test that happens to collect what it left of them would be blamed for that."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 def free_port() -> int:
