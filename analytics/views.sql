@@ -18,17 +18,18 @@ SET VARIABLE store_root = regexp_replace(
 
 CREATE OR REPLACE TEMP TABLE runs AS
 SELECT run_id AS run, kind, CAST(committed_at AS TIMESTAMP) AS committed_at, tool_version,
-       CASE WHEN schema_version = 3 THEN schema_version
-            ELSE error(concat('expected catalog schema 3, found ', schema_version, ' in run ',
+       CASE WHEN schema_version = 4 THEN schema_version
+            ELSE error(concat('expected catalog schema 4, found ', schema_version, ' in run ',
                               run_id, '; use the views of tstore ', tool_version))
        END AS schema_version,
-       options, counts, tables
+       options, counts, tables, merged
 FROM read_json(
     getvariable('store_root') || '/catalog/runs/*.json',
     columns = {
         run_id: 'VARCHAR', kind: 'VARCHAR', committed_at: 'VARCHAR', tool_version: 'VARCHAR',
         schema_version: 'BIGINT', options: 'JSON', counts: 'JSON',
-        tables: 'MAP(VARCHAR, STRUCT(key VARCHAR, rows BIGINT, nbytes BIGINT, sha256 VARCHAR)[])'
+        tables: 'MAP(VARCHAR, STRUCT(key VARCHAR, rows BIGINT, nbytes BIGINT, sha256 VARCHAR)[])',
+        merged: 'VARCHAR[]'
     }
 )
 WHERE kind <> 'barred'   -- the place of a run that its job lost the right to commit
@@ -37,6 +38,7 @@ ORDER BY run;
 -- ---- the tables -----------------------------------------------------------------------------
 
 -- The markers name every part, so nothing uncommitted is read and nothing lost goes unnoticed.
+-- Rows of parts that were merged lie in parts of a later run.
 SET VARIABLE store_parts = (
     SELECT map_from_entries(list((name, files)))
     FROM (
@@ -45,16 +47,14 @@ SET VARIABLE store_parts = (
             SELECT entry.key AS name, unnest(entry.value) AS part
             FROM (SELECT unnest(map_entries(tables)) AS entry FROM runs)
         )
+        WHERE part.key NOT IN (SELECT unnest(merged) FROM runs)
         GROUP BY name
     )
 );
 
--- `run` comes from the last folder only: the store itself may lie in a folder like env=prod.
+-- The store itself may lie in a folder like env=prod.
 CREATE OR REPLACE TEMP MACRO committed_rows(name) AS TABLE
-SELECT * EXCLUDE (filename), regexp_extract(filename, 'run=([^/\\]+)[/\\][^/\\]+$', 1) AS run
-FROM read_parquet(
-    getvariable('store_parts')[name], hive_partitioning = false, filename = true
-);
+FROM read_parquet(getvariable('store_parts')[name], hive_partitioning = false);
 
 CREATE OR REPLACE TEMP VIEW files AS FROM committed_rows('files');
 CREATE OR REPLACE TEMP VIEW tensors AS FROM committed_rows('tensors');
@@ -64,14 +64,25 @@ CREATE OR REPLACE TEMP VIEW plans AS FROM committed_rows('plans');
 CREATE OR REPLACE TEMP VIEW blobs AS FROM committed_rows('blobs');
 CREATE OR REPLACE TEMP VIEW rejects AS FROM committed_rows('rejects');
 CREATE OR REPLACE TEMP VIEW savings AS FROM committed_rows('savings');
+CREATE OR REPLACE TEMP VIEW removals AS FROM committed_rows('removals');
+CREATE OR REPLACE TEMP VIEW dropped_packs AS FROM committed_rows('dropped_packs');
+
+-- Revisions that are removed; a later entry may take that back.
+CREATE OR REPLACE TEMP VIEW removed AS
+FROM (FROM removals QUALIFY row_number() OVER (PARTITION BY repo, revision ORDER BY run DESC) = 1)
+WHERE removed;
 
 -- A run that touches a revision lists all of its files, so the newest such run counts.
 CREATE OR REPLACE TEMP VIEW current_files AS
-FROM files QUALIFY run = max(run) OVER (PARTITION BY repo, revision);
+FROM files AS f
+WHERE NOT EXISTS (
+    FROM removed AS r WHERE r.repo = f.repo AND r.revision = f.revision AND r.run > f.run
+)
+QUALIFY run = max(run) OVER (PARTITION BY repo, revision);
 
 -- A tensor may have been encoded again by a later run, which then counts.
 CREATE OR REPLACE TEMP VIEW current_blobs AS
-FROM blobs
+FROM blobs WHERE pack NOT IN (SELECT pack FROM dropped_packs)
 QUALIFY row_number() OVER (PARTITION BY tensor_id ORDER BY run DESC, pack, "offset") = 1;
 
 -- ---- families -------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from tstore.catalog import Catalog, RunMarker, keys
+from support.catalogs import RUNS, add_run, marker, sample_rows
+from tstore.catalog import Catalog, keys
 from tstore.catalog import catalog as catalog_module
 from tstore.catalog.catalog import commit, write_tables
 from tstore.catalog.parquet import read_parts, to_bytes
@@ -24,8 +25,6 @@ from tstore.errors import (
 )
 from tstore.objects import open_objects
 
-RUNS = [f"20250101T00000{number}.000000Z" for number in range(4)]
-
 
 @pytest.fixture
 def objects(tmp_path):
@@ -35,51 +34,8 @@ def objects(tmp_path):
 # --- rows -------------------------------------------------------------------------------------
 
 
-def sample_value(kind, number):
-    """A value of an Arrow type that differs from those of other numbers."""
-    if pa.types.is_string(kind):
-        return f"text-{number:03d}-é"
-    if pa.types.is_boolean(kind):
-        return number % 2 == 0
-    if pa.types.is_integer(kind):
-        return (-1) ** number * (2 ** (kind.bit_width - 1) - 1 - number)
-    if pa.types.is_floating(kind):
-        return number + 0.1
-    if pa.types.is_list(kind):
-        return [sample_value(kind.value_type, number + i) for i in range(number % 3)]
-    assert pa.types.is_struct(kind)
-    return {field.name: sample_value(field.type, number) for field in kind}
-
-
-def sample_rows(schema, count=7):
-    """Rows in which every value occurs, nulls and empty lists too."""
-    return pa.Table.from_pylist(
-        [
-            {
-                field.name: None if field.nullable and n % 3 == 0 else sample_value(field.type, n)
-                for field in schema
-            }
-            for n in reversed(range(count))
-        ],
-        schema,
-    )
-
-
 def sort_key(name):
     return lambda row: [str(row[column]) for column in SORT_KEYS[name]]
-
-
-def marker(run_id, parts):
-    return RunMarker(run_id, "ingest", "1.2.3", {"hub": "h"}, {"files": 1}, parts)
-
-
-def add_run(objects, run_id, **rows):
-    """Commit a run of these rows, given as lists of dicts with the columns that matter."""
-    tables = {}
-    for name, values in rows.items():
-        blank = sample_rows(TABLES[name], 2).to_pylist()[0]
-        tables[name] = pa.Table.from_pylist([{**blank, **v} for v in values], TABLES[name])
-    commit(objects, marker(run_id, write_tables(objects, run_id, tables)))
 
 
 def query(objects, text, *, until=None):
@@ -135,7 +91,7 @@ def test_an_empty_table_can_be_read_by_everyone(objects, tmp_path):
     commit(objects, marker(RUNS[0], {"files": [part]}))
     assert query(objects, "SELECT count(*) FROM current_files") == [(0,)]
     folder = tmp_path / "store/catalog/files"
-    plain = f"SELECT * FROM read_parquet('{folder}/**/*.parquet', hive_partitioning = true)"
+    plain = f"SELECT * FROM read_parquet('{folder}/**/*.parquet')"
     assert duckdb.sql(plain).fetchall() == []
 
 
@@ -195,8 +151,32 @@ def test_the_newest_blob_of_a_tensor_counts(objects):
     add_run(objects, RUNS[1], blobs=[{"tensor_id": "t", "pack": "p2"}])
     text = "SELECT pack FROM current_blobs WHERE tensor_id = 't'"
     assert query(objects, text) == [("p2",)]
-    assert query(objects, text, until=RUNS[0]) == [("p1",)]
+    assert query(objects, text, until=RUNS[0]) == [("p2",)], "the pack of the first may be gone"
     assert query(objects, "SELECT count(*) FROM current_blobs") == [(2,)]
+
+
+def test_a_blob_in_a_pack_that_was_given_up_does_not_count(objects):
+    add_run(objects, RUNS[0], blobs=[{"tensor_id": "t", "pack": "p1"}, {"tensor_id": "u"}])
+    add_run(objects, RUNS[1], blobs=[{"tensor_id": "t", "pack": "p2"}])
+    add_run(objects, RUNS[2], dropped_packs=[{"pack": "p2"}])
+    assert query(objects, "SELECT pack FROM current_blobs WHERE tensor_id = 't'") == [("p1",)]
+
+
+def test_a_removed_revision_comes_back_when_it_is_taken_in_or_taken_back(objects):
+    one, other = ({"repo": "r", "revision": name} for name in ("one", "other"))
+    add_run(objects, RUNS[0], files=[one, other])
+    text = "SELECT revision FROM current_files ORDER BY 1"
+    kept = "SELECT revision, run FROM kept_files ORDER BY 1, 2"
+    add_run(objects, RUNS[1], removals=[{**one, "removed": True}])
+    assert query(objects, text) == [("other",)]
+    assert query(objects, text, until=RUNS[0]) == [("one",), ("other",)]
+    add_run(objects, RUNS[2], files=[one])
+    assert query(objects, text) == [("one",), ("other",)]
+    assert query(objects, kept) == [("one", RUNS[2]), ("other", RUNS[0])]
+    add_run(objects, RUNS[3], removals=[{**one, "removed": True}, {**other, "removed": True}])
+    assert query(objects, text) == []
+    add_run(objects, RUNS[4], removals=[{**other, "removed": False}])
+    assert query(objects, text) == [("other",)]
 
 
 @pytest.mark.parametrize("until", ["20250101T000000.000001Z", "garbage", "zzz"])
@@ -223,12 +203,10 @@ def test_duckdb_and_pyarrow_read_the_tables_without_us(objects, tmp_path):
         add_run(objects, run, **{name: [{}, {}] for name in TABLES})
     for name, schema in TABLES.items():
         folder = tmp_path / "store" / "catalog" / name
-        rows = duckdb.sql(
-            f"SELECT * FROM read_parquet('{folder}/**/*.parquet', hive_partitioning = true)"
-        )
+        rows = duckdb.sql(f"SELECT * FROM read_parquet('{folder}/**/*.parquet')")
         assert rows.columns == [*schema.names, "run"]
         assert sorted(str(row[-1]) for row in rows.fetchall()) == sorted(RUNS[:2] * 2)
-        table = ds.dataset(folder, partitioning="hive").to_table()
+        table = ds.dataset(folder).to_table()
         assert table.column_names == [*schema.names, "run"]
         assert sorted(table["run"].to_pylist()) == sorted(RUNS[:2] * 2)
 
@@ -268,7 +246,7 @@ def test_a_garbled_marker_is_refused(objects, data):
 def test_a_missing_part_is_named(objects):
     add_run(objects, RUNS[0], files=[{}])
     objects.delete(keys.part("files", RUNS[0], 0))
-    with pytest.raises(CatalogDamagedError, match=r"run=.*part-00000\.parquet"):
+    with pytest.raises(CatalogDamagedError, match=r"files/.*part-00000\.parquet"):
         query(objects, "SELECT 1")
 
 

@@ -185,7 +185,7 @@ def test_a_damaged_catalog(own_store):
     (path,) = (own_store / "catalog/files").rglob("*.parquet")
     path.write_bytes(path.read_bytes()[:-1])
     line = fail("ls", own_store)
-    assert line.startswith("error: catalog/files/run=")
+    assert line.startswith("error: catalog/files/2")
 
 
 def test_markup_and_line_breaks_of_a_store_do_not_reach_the_terminal(own_store, tmp_path):

@@ -21,7 +21,7 @@ NBYTES = 64 * 64 * 2
 
 
 def in_runs(rows, schema):
-    """Rows with the hive partition that a committed catalog adds."""
+    """Rows with the column ``run`` that a committed catalog adds."""
     return pa.Table.from_pylist(rows, schema.append(pa.field("run", pa.string())))
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from tstore.catalog import keys
-from tstore.catalog.parquet import check_answered, read_parts, to_bytes
+from tstore.catalog.parquet import RUN_FIELD, check_answered, read_parts, to_bytes
 from tstore.catalog.runs import Part, RunMarker, read_markers
 from tstore.catalog.schema import SORT_KEYS, TABLES
 from tstore.errors import (
@@ -30,15 +30,30 @@ from tstore.settings import DUCKDB_MEMORY
 PART_ROWS = 256 * 1024
 """Rows per part: some tens of MB even with sketches packed, hence one put each."""
 
+REMOVED = """
+CREATE VIEW removed AS
+FROM (FROM removals QUALIFY row_number() OVER (PARTITION BY repo, revision ORDER BY run DESC) = 1)
+WHERE removed
+"""
+"""Revisions that are removed: unless it was taken back, all that was known of them by then is."""
+
+KEPT_FILES = """
+CREATE VIEW kept_files AS
+FROM files f WHERE NOT EXISTS (
+    FROM removed r WHERE r.repo = f.repo AND r.revision = f.revision AND r.run > f.run
+)
+"""
+"""What must stay restorable: all states of all revisions that are not removed."""
+
 CURRENT_FILES = """
 CREATE VIEW current_files AS
-SELECT * FROM files QUALIFY run = max(run) OVER (PARTITION BY repo, revision)
+FROM kept_files QUALIFY run = max(run) OVER (PARTITION BY repo, revision)
 """
 """A run that touches a revision lists all of its files, so the newest such run counts."""
 
 CURRENT_BLOBS = """
 CREATE VIEW current_blobs AS
-SELECT * FROM blobs
+FROM blobs WHERE pack NOT IN (SELECT pack FROM dropped_packs)
 QUALIFY row_number() OVER (PARTITION BY tensor_id ORDER BY run DESC, pack, "offset") = 1
 """
 """A tensor may have been encoded again by a later run, which then counts."""
@@ -52,6 +67,11 @@ FROM present WHERE base_id IS NULL OR base_id IN (SELECT tensor_id FROM present)
 """What can be decoded: blobs whose pack, and whose base's pack, is there."""
 
 
+VIEWS = REMOVED, KEPT_FILES, CURRENT_FILES, CURRENT_BLOBS, USABLE_BLOBS
+_AS_OF = "files", "tensors", "removals", "rejects"
+"""Tables that tell what revisions were at a time. How tensors are stored now holds for any time."""
+
+
 class Catalog:
     """The runs that were committed when it was opened; later commits do not change it.
 
@@ -60,7 +80,7 @@ class Catalog:
     objects : ObjectStore
         The store.
     until : str, optional
-        Ignore runs after this one.
+        Revisions as they were after this run.
 
     Attributes
     ----------
@@ -75,23 +95,29 @@ class Catalog:
 
     def __init__(self, objects: ObjectStore, *, until: str | None = None) -> None:
         self.objects = objects
-        runs = read_markers(objects)
-        if until is not None and until not in (run.run_id for run in runs):
+        self.runs = read_markers(objects)
+        self._until = until
+        if until is not None and until not in (run.run_id for run in self.runs):
             raise RevisionNotFoundError(f"expected a committed run {until!r}, found none")
-        self.runs = tuple(run for run in runs if until is None or run.run_id <= until)
+        self._merged = {key for run in self.runs for key in run.merged}
 
     def parts(self, table: str) -> list[Part]:
-        """Committed parts of a table, oldest run first."""
-        return [part for run in self.runs for part in run.tables.get(table, ())]
+        """Committed parts of a table, oldest run first; not those that were merged into others."""
+        parts = (part for run in self.runs for part in run.tables.get(table, ()))
+        return [part for part in parts if part.key not in self._merged]
 
     def dataset(self, table: str) -> ds.Dataset:
         """Committed rows of a table, with the column ``run``."""
-        return read_parts(self.objects, (part.key for part in self.parts(table)), TABLES[table])
+        keys = (part.key for part in self.parts(table))
+        rows = read_parts(self.objects, keys, _with_run(table))
+        if self._until is not None and table in _AS_OF:
+            return rows.filter(ds.field("run") <= self._until)
+        return rows
 
     @contextmanager
     def connect(self, *, lost_packs: Sequence[str] = ()) -> Iterator[duckdb.DuckDBPyConnection]:
-        """An in-memory DuckDB with every table and the views ``current_files``,
-        ``current_blobs`` and ``usable_blobs``.
+        """An in-memory DuckDB with every table and the views ``removed``, ``kept_files``,
+        ``current_files``, ``current_blobs`` and ``usable_blobs``.
 
         Parameters
         ----------
@@ -111,11 +137,10 @@ class Catalog:
         ):
             for table in TABLES:
                 connection.register(table, self.dataset(table))
-            connection.execute(CURRENT_FILES)
-            connection.execute(CURRENT_BLOBS)
             lost = pa.table({"pack": pa.array(lost_packs, pa.string())})
             connection.register("lost_packs", lost)
-            connection.execute(USABLE_BLOBS)
+            for view in VIEWS:
+                connection.execute(view)
             try:
                 yield connection
             except (duckdb.Error, OSError) as error:
@@ -156,8 +181,9 @@ def write_tables(
     objects : ObjectStore
     run_id : str
     tables : mapping of str to Table or iterator of Table
-        Rows of each table of the catalog. Of an iterator, each item is sorted already and becomes
-        a part, so that only one is in memory.
+        Rows of each table of the catalog, with the column ``run`` where they are of other runs.
+        Of an iterator, each item is sorted already and becomes a part, so that only one is in
+        memory.
     """
     written = {}
     for name, rows in tables.items():
@@ -172,6 +198,7 @@ def write_tables(
 
 def sorted_rows(name: str, rows: duckdb.DuckDBPyRelation) -> Iterator[pa.Table]:
     """Rows of a table in its order, a part at a time, for `write_tables`; DuckDB sorts on disk."""
+    schema = _with_run(name) if RUN_FIELD.name in rows.columns else TABLES[name]
     order = ", ".join(f'"{key}"' for key in SORT_KEYS[name])
     held: list[pa.RecordBatch] = []
     count = 0
@@ -179,11 +206,11 @@ def sorted_rows(name: str, rows: duckdb.DuckDBPyRelation) -> Iterator[pa.Table]:
         held.append(batch)
         count += batch.num_rows
         if count >= PART_ROWS:
-            table = pa.Table.from_batches(held).cast(TABLES[name])
+            table = pa.Table.from_batches(held).cast(schema)
             yield table.slice(0, PART_ROWS)
             held, count = table.slice(PART_ROWS).to_batches(), count - PART_ROWS
     if count:
-        yield pa.Table.from_batches(held).cast(TABLES[name])
+        yield pa.Table.from_batches(held).cast(schema)
 
 
 def _sorted_parts(name: str, table: pa.Table) -> Iterator[pa.Table]:
@@ -195,6 +222,8 @@ def _sorted_parts(name: str, table: pa.Table) -> Iterator[pa.Table]:
 
 def _write_part(objects: ObjectStore, run_id: str, name: str, number: int, rows: pa.Table) -> Part:
     _check_columns(name, rows)
+    if RUN_FIELD.name not in rows.column_names:
+        rows = rows.append_column(RUN_FIELD, pa.repeat(run_id, rows.num_rows))
     data = to_bytes(rows)
     key = keys.part(name, run_id, number)
     objects.put(key, [data])
@@ -202,10 +231,14 @@ def _write_part(objects: ObjectStore, run_id: str, name: str, number: int, rows:
 
 
 def _check_columns(name: str, table: pa.Table) -> None:
-    if not table.schema.equals(TABLES[name]):
+    if not any(table.schema.equals(schema) for schema in (TABLES[name], _with_run(name))):
         raise PlanInvariantError(
             f"expected the columns of {name}: {TABLES[name].names}, found {table.schema.names}"
         )
+
+
+def _with_run(name: str) -> pa.Schema:
+    return TABLES[name].append(RUN_FIELD)
 
 
 def _sortable(table: pa.Table) -> pa.Table:

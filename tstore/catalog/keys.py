@@ -4,6 +4,7 @@ from __future__ import annotations
 
 STORE = "store.json"
 WRITER_LEASE = "leases/writer.json"
+MARKED_PACKS = "gc/marked.json"
 RUNS = "catalog/runs/"
 PACKS = "packs/"
 STAGING = "staging/"
@@ -22,7 +23,7 @@ def table(name: str) -> str:
 
 def table_run(name: str, run_id: str) -> str:
     """Folder of what one run added to a table."""
-    return f"{table(name)}run={run_id}/"
+    return f"{table(name)}{run_id}/"
 
 
 def part(name: str, run_id: str, number: int) -> str:

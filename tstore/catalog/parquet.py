@@ -18,6 +18,8 @@ SKETCH_GROUP_ROWS = 2048
 """The same for rows with sketches: 16 MiB at the default size."""
 
 RUN_FIELD = pa.field("run", pa.string())
+"""Of committed rows: which run added them. A column, not a hive partition, since parts of several
+runs are merged."""
 _SKETCH = "sketch.list.element"
 _FORMAT = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
@@ -48,25 +50,16 @@ def to_bytes(table: pa.Table) -> pa.Buffer:
 def read_parts(objects: ObjectStore, keys: Iterable[str], schema: pa.Schema) -> ds.Dataset:
     """A dataset over Parquet objects, empty if there are none.
 
-    A ``run=…`` folder in the keys gives the column ``run``.
-
     Raises
     ------
     CatalogDamagedError
         An object is missing.
     """
-    schema = schema.append(RUN_FIELD)
     keys = list(keys)
     if not keys:
         return ds.dataset(schema.empty_table())
     try:
-        return ds.dataset(
-            keys,
-            filesystem=objects.filesystem(),
-            format=_FORMAT,
-            schema=schema,
-            partitioning=ds.partitioning(pa.schema([RUN_FIELD]), flavor="hive"),
-        )
+        return ds.dataset(keys, filesystem=objects.filesystem(), format=_FORMAT, schema=schema)
     except FileNotFoundError as error:
         raise CatalogDamagedError(
             f"expected the Parquet object {error}, found none; restore it from a backup"

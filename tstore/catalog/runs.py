@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,8 @@ from tstore.errors import (
 from tstore.ids import sha256
 from tstore.objects import ObjectStore
 
+_READ_AT_ONCE = 16
+"""Markers: small objects, so that what counts is the time of each request."""
 _TIME = "%Y%m%dT%H%M%S.%fZ"
 
 
@@ -53,9 +56,9 @@ class RunMarker:
     Attributes
     ----------
     run_id : str
-        Sorts by time; the value of the hive partition ``run``.
+        Sorts by time; the value of the column ``run`` of its rows.
     kind : str
-        ``ingest`` (later also ``replan``, ``gc``).
+        ``ingest``, ``replan``, ``gc``, ``rm`` or ``undelete``.
     tool_version : str
         Version of tstore that wrote it.
     options : dict
@@ -64,6 +67,9 @@ class RunMarker:
         Totals of the run, as the job prints them with ``--json``.
     tables : dict of str to list of Part
         Every part that belongs to the run.
+    merged : list of str
+        Keys of parts of earlier runs whose rows lie in parts of this one; see
+        `tstore.catalog.merge`.
     workspace : str
         Token of the workspace that the run came from; it may be cleared.
     """
@@ -75,6 +81,7 @@ class RunMarker:
     counts: dict[str, Any]
     tables: dict[str, list[Part]]
     workspace: str = ""
+    merged: list[str] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION
     committed_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat())
 
@@ -145,6 +152,7 @@ def run_time(run_id: str) -> datetime:
 
 def read_markers(objects: ObjectStore) -> tuple[RunMarker, ...]:
     """Markers of all committed runs, oldest first."""
-    infos = [info for info in objects.list(keys.RUNS) if info.key.endswith(".json")]
-    markers = (RunMarker.from_bytes(objects.get(info.key), info.key) for info in infos)
+    names = [info.key for info in objects.list(keys.RUNS) if info.key.endswith(".json")]
+    with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+        markers = [*map(RunMarker.from_bytes, pool.map(objects.get, names), names)]
     return tuple(marker for marker in markers if marker.kind != BARRED)

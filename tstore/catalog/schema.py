@@ -1,13 +1,14 @@
 """Columns of every catalog table. A change here raises `SCHEMA_VERSION`.
 
-Sizes are bytes; ratios are stored/raw, lower is better; `run` is the hive partition of each.
+Sizes are bytes; ratios are stored/raw, lower is better; each table also has
+the column `run`, the id of the run that added the row.
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 
 def _field(name: str, kind: pa.DataType, doc: str, *, nullable: bool = False) -> pa.Field:
@@ -129,6 +130,18 @@ SAVINGS = pa.schema(
         _field("bytes_stored", pa.int64(), "stored bytes of those"),
     ]
 )
+REMOVALS = pa.schema(
+    [
+        *_OCCURRENCE,
+        _field("removed", pa.bool_(), "true: removed; false: taken back"),
+    ]
+)
+DROPPED_PACKS = pa.schema(
+    [
+        _field("pack", pa.string(), "pack id that was given up for good"),
+        _field("nbytes", pa.int64(), "size of the pack file"),
+    ]
+)
 
 TABLES: dict[str, pa.Schema] = {
     "files": FILES,
@@ -139,6 +152,8 @@ TABLES: dict[str, pa.Schema] = {
     "blobs": BLOBS,
     "rejects": REJECTS,
     "savings": SAVINGS,
+    "removals": REMOVALS,
+    "dropped_packs": DROPPED_PACKS,
 }
 SORT_KEYS: dict[str, list[str]] = {
     "files": ["repo", "revision", "path"],
@@ -149,6 +164,8 @@ SORT_KEYS: dict[str, list[str]] = {
     "blobs": ["tensor_id"],
     "rejects": ["repo", "revision", "path"],
     "savings": ["repo", "revision", "dtype", "role", "codec"],
+    "removals": ["repo", "revision"],
+    "dropped_packs": ["pack"],
 }
 """Rows are sorted by what they are looked up by, so that row-group statistics prune."""
 

@@ -146,6 +146,6 @@ def remove_uncommitted(objects: ObjectStore, older_than_s: float) -> None:
     before = datetime.now(UTC) - timedelta(seconds=older_than_s)
     for table in TABLES:
         for info in list(objects.list(keys.table(table))):
-            run_id = info.key.split("run=", 1)[1].split("/", 1)[0]
+            run_id = info.key.removeprefix(keys.table(table)).split("/", 1)[0]
             if run_id not in committed and run_time(run_id) < before:
                 objects.delete(info.key)

@@ -63,6 +63,8 @@ def run_tables(
         "pairs": planned.pairs,
         "rejects": pa.concat_tables([pending.new_rejects, rejects]),
         "savings": summarise(connection),
+        # Plain SQL over the Parquet needs a file of each table, be it empty.
+        **{name: TABLES[name].empty_table() for name in ("removals", "dropped_packs")},
     }
 
 
