@@ -3,11 +3,12 @@
 import numpy as np
 
 from tstore.catalog.blobs import BlobLocation
+from tstore.catalog.stored import StoredTensor
 from tstore.encode.bases import BaseCache, worker_bases
 
 
 def key(name, pack="pack", store="/store"):
-    return store, BlobLocation(name, f"sha-{name}", 10, pack, 0, 5, None, "sum")
+    return StoredTensor(store, BlobLocation(name, f"sha-{name}", 10, pack, 0, 5, None, "sum"))
 
 
 def test_a_base_is_kept_under_the_place_where_it_was_read():

@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tstore.encode import shards as shards_module
-from tstore.encode.shards import EncodeItem, plan_shards
+from tstore.encode.shards import EncodeItem, EncodeSetup, plan_shards
 from tstore.hub.location import HubLocation, HubTensor
 from tstore.hub.reader import SourceFile
 from tstore.settings import TaskSettings
 
 TASKS = TaskSettings(encode_nbytes=100)
+SETUP = EncodeSetup("/s", "zipnn", 0)
 
 
 def tensor(name, nbytes=10):
@@ -42,7 +43,7 @@ def test_shards_hold_every_item_once_within_their_budget(sizes, cluster):
         alone(f"t{n}", size) if n % cluster == 0 else delta(f"t{n}", f"t{n - n % cluster}", size)
         for n, size in enumerate(sizes)
     ]
-    shards = list(plan_shards(items, "zipnn", TASKS))
+    shards = list(plan_shards(items, SETUP, TASKS))
     assert [name for group in names(shards) for name in group] == [
         f"t{n}" for n in range(len(items))
     ]
@@ -50,7 +51,7 @@ def test_shards_hold_every_item_once_within_their_budget(sizes, cluster):
         assert shard.nbytes == sum(item.nbytes for item in shard.items)
         assert shard.nbytes <= TASKS.encode_nbytes or len(shard.items) == 1
         assert shard.memory_nbytes >= 4 * max(item.nbytes for item in shard.items)
-    assert shards == list(plan_shards(items, "zipnn", TASKS))
+    assert shards == list(plan_shards(items, SETUP, TASKS))
     assert len({shard.key for shard in shards}) == len(shards)
     for one, two in pairwise(shards):
         assert one.nbytes + two.items[0].nbytes > TASKS.encode_nbytes, "no shard ends early"
@@ -58,12 +59,12 @@ def test_shards_hold_every_item_once_within_their_budget(sizes, cluster):
 
 def test_the_number_of_items_is_bounded_as_the_header_of_a_pack_is(monkeypatch):
     monkeypatch.setattr(shards_module, "MAX_ITEMS", 3)
-    groups = names(plan_shards([alone(f"t{n}", 1) for n in range(8)], "zipnn", TASKS))
+    groups = names(plan_shards([alone(f"t{n}", 1) for n in range(8)], SETUP, TASKS))
     assert [len(group) for group in groups] == [3, 3, 2]
 
 
 def test_no_items_no_shards():
-    assert list(plan_shards([], "zipnn", TASKS)) == []
+    assert list(plan_shards([], SETUP, TASKS)) == []
 
 
 def test_items_are_taken_as_shards_are_asked_for():
@@ -74,14 +75,14 @@ def test_items_are_taken_as_shards_are_asked_for():
             taken.append(n)
             yield alone(f"t{n}", 50)
 
-    shards = plan_shards(items(), "zipnn", TASKS)
+    shards = plan_shards(items(), SETUP, TASKS)
     assert names([next(shards)]) == [["t0", "t1"]]
     assert len(taken) == 3
 
 
 @given(count=st.integers(1, 9))
 def test_halves_hold_every_item_once_and_have_keys_of_their_own(count):
-    (whole,) = plan_shards([alone(f"t{n}", 10) for n in range(count)], "zipnn", TASKS)
+    (whole,) = plan_shards([alone(f"t{n}", 10) for n in range(count)], SETUP, TASKS)
     halves = whole.halves()
     if count == 1:
         assert halves == ()
@@ -113,10 +114,10 @@ LOCATION = BASE.target.location
     ids=["codec", "no base", "base", "tensor", "source changed"],
 )
 def test_what_decides_the_result_decides_the_key(other):
-    (one,), (two,) = (plan_shards([item], "zipnn", TASKS) for item in (BASE, other))
+    (one,), (two,) = (plan_shards([item], SETUP, TASKS) for item in (BASE, other))
     assert one.key != two.key
 
 
-def test_the_standalone_codec_decides_the_key():
-    keys = {next(plan_shards([BASE], codec, TASKS)).key for codec in ("zipnn", "zstd")}
-    assert len(keys) == 2
+def test_the_standalone_codec_and_the_generation_decide_the_key():
+    setups = SETUP, replace(SETUP, standalone_codec="zstd"), replace(SETUP, generation="run")
+    assert len({next(plan_shards([BASE], setup, TASKS)).key for setup in setups}) == 3

@@ -11,8 +11,9 @@ from support.hubs import bf16_weights, drifted
 from support.stores import pack_file
 from tstore.catalog import keys
 from tstore.catalog.blobs import BlobLocation
+from tstore.catalog.stored import StoredTensor
 from tstore.encode.bases import worker_bases
-from tstore.encode.shards import EncodeItem, plan_shards
+from tstore.encode.shards import EncodeItem, EncodeSetup, plan_shards
 from tstore.encode.stage import encode_shard
 from tstore.errors import VerificationError
 from tstore.hub.location import HubLocation, HubTensor
@@ -58,8 +59,9 @@ def item(target, base=None, codec="tensorx", alone_nbytes=1 << 30):
 
 def encode(store, *items):
     """Blob rows and failure rows of one shard of these items."""
-    (shard,) = plan_shards(items, "zipnn", TaskSettings())
-    tables = encode_shard(shard, str(store), "zipnn", 0)
+    setup = EncodeSetup(str(store), "zipnn", 0)
+    (shard,) = plan_shards(items, setup, TaskSettings())
+    tables = encode_shard(shard, setup)
     return tables["blobs"].to_pylist(), tables["failures"].to_pylist()
 
 
@@ -119,10 +121,49 @@ def test_a_delta_of_a_stored_base(store, hub_tensor):
     base, near = hub_tensor("base", BASE), hub_tensor("near", NEAR)
     (row,), _ = encode(store, item(base))
     base.location.read()
-    (delta,), _ = encode(store, item(near, location(row)))
+    (delta,), _ = encode(store, item(near, StoredTensor(str(store), location(row))))
     assert delta["base_id"] == base.tensor_id
     blob = location(delta).read(open_objects(str(store)))
     assert tstore_codecs.decode(blob, base=BASE).tobytes() == NEAR.tobytes()
+
+
+def test_a_stored_delta_can_become_a_base_and_the_other_way_round(store, hub_tensor):
+    base, near = hub_tensor("base", BASE), hub_tensor("near", NEAR)
+    (base_row, near_row), _ = encode(store, item(base), item(near, base))
+    stored_base = StoredTensor(str(store), location(base_row))
+    stored_near = StoredTensor(str(store), location(near_row), stored_base)
+    turned, failures = encode(store, item(stored_near), item(stored_base, stored_near))
+    assert not failures
+    assert [row["base_id"] for row in turned] == [None, near.tensor_id]
+    assert [row["sha256"] for row in turned] == [near.sha256, base.sha256]
+    whole = StoredTensor(str(store), location(turned[0]))
+    assert whole.read().tobytes() == NEAR.tobytes()
+    delta = StoredTensor(str(store), location(turned[1]), whole)
+    assert delta.read().tobytes() == BASE.tobytes()
+    assert delta.read_pieces([(0, 8), (100, 300)]).tobytes() == (
+        BASE.tobytes()[:8] + BASE.tobytes()[100:300]
+    )
+
+
+def test_a_stored_target_that_is_damaged_is_a_failure(store, hub_tensor):
+    base, near = hub_tensor("base", BASE), hub_tensor("near", NEAR)
+    (row, _), _ = encode(store, item(base), item(near))
+    lost = StoredTensor(str(store), replace(location(row), pack="0" * 64))
+    blobs, (failure,) = encode(store, item(near), item(lost))
+    assert [blob["tensor_id"] for blob in blobs] == [near.tensor_id]
+    assert (failure["tensor_id"], failure["reason"]) == (base.tensor_id, "BlobMissingError")
+
+
+def test_packs_of_another_generation_have_another_name(store, hub_tensor):
+    one = hub_tensor("base", BASE)
+    names = set()
+    for generation in ("", "run"):
+        setup = EncodeSetup(str(store), "zipnn", 0, generation)
+        (shard,) = plan_shards([item(one)], setup, TaskSettings())
+        (row,) = encode_shard(shard, setup)["blobs"].to_pylist()
+        assert StoredTensor(str(store), location(row)).read().tobytes() == BASE.tobytes()
+        names.add(row["pack"])
+    assert len(names) == 2
 
 
 def test_against_a_damaged_stored_base_a_tensor_is_stored_alone(store, hub_tensor):
@@ -134,7 +175,7 @@ def test_against_a_damaged_stored_base_a_tensor_is_stored_alone(store, hub_tenso
         replace(sound, checksum="0" * 32),
         replace(sound, sha256="0" * 64),
     ):
-        (row,), failures = encode(store, item(near, damaged))
+        (row,), failures = encode(store, item(near, StoredTensor(str(store), damaged)))
         assert not failures
         assert (row["base_id"], row["codec"]) == (None, "zipnn")
         blob = location(row).read(open_objects(str(store)))

@@ -9,6 +9,7 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
+import tstore_codecs
 from tstore.catalog import keys
 from tstore.errors import BlobDamagedError, BlobMissingError, ObjectNotFoundError, RangeError
 from tstore.ids import content_hash, sha256
@@ -71,8 +72,27 @@ class BlobLocation:
             )
         return data
 
-    def check(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """`data` itself if it is what the blob was made from, else `BlobDamagedError`."""
+    def decode(self, encoded: bytes, base: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
+        """The raw bytes, compared with their SHA-256.
+
+        Parameters
+        ----------
+        encoded : bytes
+            What `read` gave.
+        base : uint8 (b,), optional
+            Raw bytes of the base of a delta, of any size; see `resized`.
+
+        Raises
+        ------
+        BlobDamagedError
+            They are not what the blob was made from.
+        """
+        try:
+            if base is not None:
+                base = resized(base, tstore_codecs.inspect(encoded).raw_nbytes)
+            data = tstore_codecs.decode(encoded, base=base)
+        except tstore_codecs.CodecError as error:
+            raise damaged(self, error) from error
         found = sha256(data)
         if found != self.sha256:
             raise BlobDamagedError(
@@ -81,6 +101,14 @@ class BlobLocation:
                 tensor_id=self.tensor_id,
             )
         return data
+
+
+def damaged(blob: BlobLocation, error: tstore_codecs.CodecError) -> BlobDamagedError:
+    """What is to be raised where a blob does not decode."""
+    return BlobDamagedError(
+        f"expected the blob of {blob.tensor_id} in pack {blob.pack} to decode: {error}",
+        tensor_id=blob.tensor_id,
+    )
 
 
 def resized(base: NDArray[np.uint8], nbytes: int) -> NDArray[np.uint8]:

@@ -19,9 +19,10 @@ import pyarrow.compute as pc
 from tstore.catalog import keys
 from tstore.catalog.blobs import BLOB_COLUMNS, BlobLocation
 from tstore.catalog.schema import BLOBS, FAILURES
+from tstore.catalog.stored import StoredTensor
 from tstore.cluster.fanout import Stage
 from tstore.cluster.job import Job
-from tstore.encode.shards import EncodeItem, plan_shards
+from tstore.encode.shards import EncodeItem, EncodeSetup, plan_shards
 from tstore.encode.stage import encode_shard, rows_of_lost
 from tstore.errors import ObjectNotFoundError
 from tstore.hub.location import HubLocation, HubTensor
@@ -122,17 +123,24 @@ def encode_all(job: Job, index: HubIndex) -> list[pa.Table]:
     return bad_sources
 
 
+def encode_setup(job: Job) -> EncodeSetup:
+    """What the encode shards of a job have in common."""
+    ((generation,),) = job.connection.sql("SELECT max(run) FROM dropped_packs").fetchall()
+    options = job.options
+    return EncodeSetup(
+        store_uri=job.store.objects.uri,
+        standalone_codec=options.plan.standalone_codec,
+        base_cache_nbytes=options.tasks.base_cache_nbytes,
+        generation=generation or "",
+    )
+
+
 def _round(job: Job, index: HubIndex, stage: str, nbytes: int, *, retry: bool) -> pa.Table:
     _forget_lost_packs(job, stage)
-    plan, tasks = job.options.plan, job.options.tasks
-    shard_keys = job.fan_out(
-        Stage(stage, encode_shard, rows_of_lost),
-        plan_shards(_items(job, index, retry=retry), plan.standalone_codec, tasks),
-        nbytes,
-        job.store.objects.uri,
-        plan.standalone_codec,
-        tasks.base_cache_nbytes,
-    )
+    setup = encode_setup(job)
+    shards = plan_shards(_items(job, index, retry=retry), setup, job.options.tasks)
+    work = Stage(stage, encode_shard, rows_of_lost)
+    shard_keys = job.fan_out(work, shards, nbytes, setup)
     job.connection.register("encoded_now", job.workspace.rows(stage, "blobs", shard_keys))
     job.connection.execute(_KEEP)
     failures = job.workspace.rows(stage, "failures", shard_keys).to_table(columns=FAILURES.names)
@@ -158,17 +166,17 @@ def _items(job: Job, index: HubIndex, *, retry: bool) -> Iterator[EncodeItem]:
     parameters = {"retry": retry, "alone": job.options.plan.standalone_codec}
     for batch in job.connection.sql(_ITEMS, params=parameters).to_arrow_reader(_BATCH_ROWS):
         for row in batch.to_pylist():
-            if (item := _item(row, index)) is not None:
+            if (item := _item(row, index, job.store.objects.uri)) is not None:
                 yield item
 
 
-def _item(row: dict[str, Any], index: HubIndex) -> EncodeItem | None:
+def _item(row: dict[str, Any], index: HubIndex, store_uri: str) -> EncodeItem | None:
     target = index.tensor(row["tensor_id"], row["sha256"], row["nbytes"], row["locations"])
     if target is None:
         return None
-    base: HubTensor | BlobLocation | None = None
+    base: HubTensor | StoredTensor | None = None
     if row["base_stored"]["tensor_id"] is not None:
-        base = BlobLocation(**row["base_stored"])
+        base = StoredTensor(store_uri, BlobLocation(**row["base_stored"]))
     elif row["base_id"] is not None:
         base = index.tensor(
             row["base_id"], row["base_sha256"], row["base_nbytes"], row["base_locations"]
@@ -177,14 +185,15 @@ def _item(row: dict[str, Any], index: HubIndex) -> EncodeItem | None:
 
 
 def _forget_lost_packs(job: Job, stage: str) -> None:
-    """Shards that an interrupted job finished count only while their packs are there."""
+    """Shards that an interrupted job finished count only while their packs are there for good."""
     objects = job.store.objects
+    dropped = {pack for (pack,) in job.connection.sql("SELECT pack FROM dropped_packs").fetchall()}
     for key in job.workspace.finished(stage):
         rows = job.workspace.rows(stage, "blobs", [key]).to_table(["pack", "offset", "nbytes"])
         ends = pc.add(rows["offset"], rows["nbytes"])
         for pack, end in zip(rows["pack"].to_pylist(), ends.to_pylist(), strict=True):
             try:
-                if objects.head(keys.pack(pack)).nbytes >= end:
+                if pack not in dropped and objects.head(keys.pack(pack)).nbytes >= end:
                     continue
             except ObjectNotFoundError:
                 pass

@@ -14,6 +14,7 @@ import pyarrow.dataset as ds
 from tstore.catalog import keys
 from tstore.catalog.blobs import find_usable
 from tstore.catalog.schema import PAIRS, PLANS
+from tstore.catalog.stored import StoredTensor
 from tstore.cluster.fanout import Stage
 from tstore.cluster.job import Job
 from tstore.errors import ObjectNotFoundError
@@ -25,7 +26,6 @@ from tstore.plan.stored import place_stored
 from tstore.predict.drift import drifted_pairs
 from tstore.predict.measure import (
     Readable,
-    StoredLocation,
     measure_shard,
     plan_measurements,
     rows_of_lost,
@@ -171,7 +171,7 @@ def _measure(
 
     def find(tensor_id: str) -> Readable:
         if tensor_id in bases:
-            return StoredLocation(job.store.objects.uri, bases[tensor_id])
+            return StoredTensor(job.store.objects.uri, bases[tensor_id])
         return locate(tensor_id)
 
     shards = plan_measurements(chosen, find, job.options.plan, job.options.tasks)

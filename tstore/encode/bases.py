@@ -9,11 +9,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tstore.catalog.blobs import BlobLocation
+from tstore.catalog.stored import StoredTensor
 from tstore.hub.location import HubTensor
 
-BaseKey: TypeAlias = tuple[str, HubTensor | BlobLocation]
-"""Store, and where the base was read: that one copy is sound does not make another so."""
+BaseKey: TypeAlias = HubTensor | StoredTensor
+"""Where the base was read: that one copy is sound does not make another so."""
 
 
 class BaseCache:

@@ -1,7 +1,7 @@
 """A pack: many blobs in one safetensors file (TStore, §4.1), named by its SHA-256.
 
 Each blob is an entry of dtype U8 under its tensor id; ``__metadata__`` holds, per tensor id, a
-JSON object of what a reader must know to decode it. Any safetensors reader opens a pack.
+JSON object of what a reader must know to decode it, and the generation. Any safetensors reader opens a pack.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 import tstore_codecs
 from tstore.ids import sha256
+
+GENERATION = "generation"
+"""Entry of the metadata that is no tensor id."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +72,19 @@ class Pack:
     offsets: list[int]
 
 
-def build_pack(entries: Sequence[PackEntry]) -> Pack:
-    """Lay blobs one after the other behind a safetensors header."""
-    header: dict[str, object] = {
-        "__metadata__": {entry.tensor_id: entry.flags() for entry in entries}
-    }
+def build_pack(entries: Sequence[PackEntry], generation: str = "") -> Pack:
+    """Lay blobs one after the other behind a safetensors header.
+
+    Parameters
+    ----------
+    entries : sequence of PackEntry
+    generation : str
+        Packs of different generations have different names, whatever they hold.
+    """
+    metadata = {entry.tensor_id: entry.flags() for entry in entries}
+    if generation:
+        metadata[GENERATION] = generation
+    header: dict[str, object] = {"__metadata__": metadata}
     position = 0
     for entry in entries:
         stop = position + len(entry.blob)

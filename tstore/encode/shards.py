@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tstore.catalog.blobs import BlobLocation
+from tstore.catalog.stored import StoredTensor
 from tstore.catalog.workspace import shard_key
 from tstore.hub.location import HubTensor
 from tstore.objects.ahead import AHEAD_NBYTES
@@ -21,26 +21,49 @@ class EncodeItem:
 
     Attributes
     ----------
-    target : HubTensor
+    target : HubTensor or StoredTensor
         What to encode.
     dtype, codec : str
         How to encode it.
-    base : HubTensor, BlobLocation or None
+    base : HubTensor, StoredTensor or None
         Base of a delta: in the hub, or in the store when an earlier run stored it.
     alone_nbytes : int
         Predicted size without a base.
     """
 
-    target: HubTensor
+    target: HubTensor | StoredTensor
     dtype: str
     codec: str
-    base: HubTensor | BlobLocation | None = None
+    base: HubTensor | StoredTensor | None = None
     alone_nbytes: int = 0
 
     @property
     def nbytes(self) -> int:
         """Raw bytes."""
-        return self.target.location.nbytes
+        return self.target.nbytes
+
+
+@dataclass(frozen=True)
+class EncodeSetup:
+    """What all shards have in common.
+
+    Attributes
+    ----------
+    store_uri : str
+        Where packs go.
+    standalone_codec : str
+        Codec of what turns out larger as a delta.
+    base_cache_nbytes : int
+        Decoded bases that a worker keeps.
+    generation : str
+        The last run that gave packs up, or nothing. It is part of each pack, so that a pack that is
+        made later never has the name of one that gc may still be about to remove.
+    """
+
+    store_uri: str
+    standalone_codec: str
+    base_cache_nbytes: int
+    generation: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,7 +91,7 @@ class EncodeShard:
 
 
 def plan_shards(
-    items: Iterable[EncodeItem], standalone_codec: str, tasks: TaskSettings
+    items: Iterable[EncodeItem], setup: EncodeSetup, tasks: TaskSettings
 ) -> Iterator[EncodeShard]:
     """Shards of about ``tasks.encode_nbytes`` raw bytes, the same for the same items.
 
@@ -79,7 +102,7 @@ def plan_shards(
         content = [_content(item) for item in batch]
         largest = max(item.nbytes for item in batch)
         yield EncodeShard(
-            key=shard_key([content, standalone_codec]),
+            key=shard_key([content, setup.standalone_codec, setup.generation]),
             items=tuple(batch),
             nbytes=sum(item.nbytes for item in batch),
             memory_nbytes=tasks.base_memory_nbytes
@@ -105,6 +128,6 @@ def _batches(items: Iterable[EncodeItem], limit: int) -> Iterator[list[EncodeIte
 
 def _content(item: EncodeItem) -> list[object]:
     """What decides the bytes of the item's blob, and where they are read."""
-    place = item.target.location
+    target = item.target
     base_id = item.base.tensor_id if item.base is not None else None
-    return [item.target.tensor_id, item.codec, base_id, place.source.source, place.source.tag]
+    return [target.tensor_id, item.codec, base_id, target.place, target.version]

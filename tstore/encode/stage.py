@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -12,16 +13,18 @@ from numpy.typing import NDArray
 import tstore_codecs
 from tstore.activity import spending
 from tstore.catalog import keys
-from tstore.catalog.blobs import BlobLocation, resized
+from tstore.catalog.blobs import resized
 from tstore.catalog.schema import BLOBS, FAILURES
+from tstore.catalog.stored import StoredTensor
 from tstore.encode.bases import BaseCache, worker_bases
 from tstore.encode.pack import Pack, PackEntry, build_pack
-from tstore.encode.shards import EncodeItem, EncodeShard
+from tstore.encode.shards import EncodeItem, EncodeSetup, EncodeShard
 from tstore.errors import (
     BlobDamagedError,
     BlobMissingError,
     ObjectExistsError,
     SourceRejectedError,
+    TStoreError,
     VerificationError,
     WorkerLostError,
 )
@@ -30,13 +33,12 @@ from tstore.ids import content_hash, parse_tensor_id, sha256
 from tstore.objects import ObjectStore, open_objects
 from tstore.objects.ahead import is_remote, read_ahead
 
+_BAD_BLOB = BlobDamagedError, BlobMissingError
 _WORTH_TRYING_ALONE = 0.9
 """A delta above this share of the predicted standalone size is compared with the real one."""
 
 
-def encode_shard(
-    shard: EncodeShard, store_uri: str, standalone_codec: str, base_cache_nbytes: int
-) -> dict[str, pa.Table]:
+def encode_shard(shard: EncodeShard, setup: EncodeSetup) -> dict[str, pa.Table]:
     """Publish one pack; rows ``blobs``, and ``failures`` for what could not be read.
 
     A delta that turns out larger than the tensor alone is stored alone.
@@ -46,30 +48,31 @@ def encode_shard(
     VerificationError
         A blob did not decode to its source; the pack is not written.
     """
-    objects = open_objects(store_uri)
-    bases = worker_bases(base_cache_nbytes)
+    objects = open_objects(setup.store_uri)
+    bases = worker_bases(setup.base_cache_nbytes)
     entries: list[PackEntry] = []
     rows: list[dict[str, object]] = []
     failures: list[dict[str, object]] = []
     needed = {item.base.tensor_id for item in shard.items if item.base is not None}
-    for item, take in zip(shard.items, read_ahead(map(_read_of, shard.items)), strict=True):
-        source = item.target.location.source.source
+    reads = (_read_of(item, bases) for item in shard.items)
+    for item, take in zip(shard.items, read_ahead(reads), strict=True):
+        source = item.target.place
         try:
             target = _take(item, take)
             if item.target.tensor_id in needed:
-                bases.put((objects.uri, item.target), target)
-            source = _base_source(item) or source
-            base = _read_base(item, objects, bases)
-        except SourceRejectedError as error:
+                bases.put(item.target, target)
+            source = item.base.place if isinstance(item.base, HubTensor) else source
+            base = _read_base(item, bases)
+        except (SourceRejectedError, *_BAD_BLOB) as error:
             failures.append(_failure_row(item, source, error))
             continue
         fitting = None if base is None else resized(base, target.size)
-        entry = _encode(item, target, fitting, standalone_codec)
+        entry = _encode(item, target, fitting, setup.standalone_codec)
         entries.append(entry)
         rows.append(_blob_row(item, entry))
     if entries:
         with spending("write", sum(len(entry.blob) for entry in entries)):
-            pack = build_pack(entries)
+            pack = build_pack(entries, setup.generation)
             _publish(objects, pack)
         for row, offset in zip(rows, pack.offsets, strict=True):
             row.update(pack=pack.pack_id, offset=offset)
@@ -82,13 +85,17 @@ def encode_shard(
 _Read: TypeAlias = Callable[[], NDArray[np.uint8]]
 
 
-def _read_of(item: EncodeItem) -> tuple[str, int, _Read]:
-    return item.target.location.source.source, item.nbytes, item.target.read
+def _read_of(item: EncodeItem, bases: BaseCache) -> tuple[str, int, _Read]:
+    """Where, how much and how to read; what needs the cache of bases is read in its turn."""
+    target = item.target
+    if isinstance(target, StoredTensor):
+        return "", item.nbytes, partial(target.read, partial(_cached, bases=bases))
+    return target.place, item.nbytes, target.read
 
 
 def _take(item: EncodeItem, take: _Read) -> NDArray[np.uint8]:
     """Bytes of the target; the wait for those that a thread reads counts as reading."""
-    if not is_remote(item.target.location.source.source):
+    if isinstance(item.target, StoredTensor) or not is_remote(item.target.place):
         return take()
     with spending("read", item.nbytes):
         return take()
@@ -104,32 +111,22 @@ def _publish(objects: ObjectStore, pack: Pack) -> None:
             objects.put(key, pack.parts)
 
 
-def _base_source(item: EncodeItem) -> str | None:
-    return item.base.location.source.source if isinstance(item.base, HubTensor) else None
-
-
-def _read_base(
-    item: EncodeItem, objects: ObjectStore, bases: BaseCache
-) -> NDArray[np.uint8] | None:
-    base = item.base
-    if base is None:
+def _read_base(item: EncodeItem, bases: BaseCache) -> NDArray[np.uint8] | None:
+    """The base; None if the store's copy is damaged, which must not stop what is new."""
+    if item.base is None:
         return None
-    key = objects.uri, base
-    data = bases.get(key)
-    if data is None:
-        data = base.read() if isinstance(base, HubTensor) else _read_stored(base, objects)
-        if data is not None:
-            bases.put(key, data)
-    return data
-
-
-def _read_stored(base: BlobLocation, objects: ObjectStore) -> NDArray[np.uint8] | None:
-    """A base from the store; None if it is damaged, which must not stop what is new."""
     try:
-        with spending("read", base.raw_nbytes):
-            return base.check(tstore_codecs.decode(base.read(objects)))
-    except (BlobDamagedError, BlobMissingError, tstore_codecs.CodecError):
+        return _cached(item.base, bases)
+    except _BAD_BLOB:
         return None
+
+
+def _cached(base: HubTensor | StoredTensor, bases: BaseCache) -> NDArray[np.uint8]:
+    data = bases.get(base)
+    if data is None:
+        data = base.read()
+        bases.put(base, data)
+    return data
 
 
 def _encode(
@@ -164,9 +161,7 @@ def _encode(
 
 def rows_of_lost(shard: EncodeShard, error: WorkerLostError) -> dict[str, pa.Table]:
     """What is left of a tensor that no worker survives: its file counts as unreadable."""
-    failures = [
-        _failure_row(item, item.target.location.source.source, error) for item in shard.items
-    ]
+    failures = [_failure_row(item, item.target.place, error) for item in shard.items]
     return {
         "blobs": BLOBS.empty_table(),
         "failures": pa.Table.from_pylist(failures, FAILURES),
@@ -186,7 +181,7 @@ def _blob_row(item: EncodeItem, entry: PackEntry) -> dict[str, object]:
     }
 
 
-def _failure_row(item: EncodeItem, source: str, error: SourceRejectedError) -> dict[str, object]:
+def _failure_row(item: EncodeItem, source: str, error: TStoreError) -> dict[str, object]:
     return {
         "tensor_id": item.target.tensor_id,
         "source": source,

@@ -51,6 +51,21 @@ class HubTensor:
     sha256: str
     location: HubLocation
 
+    @property
+    def nbytes(self) -> int:
+        """Raw bytes."""
+        return self.location.nbytes
+
+    @property
+    def place(self) -> str:
+        """The source that it is read from."""
+        return self.location.source.source
+
+    @property
+    def version(self) -> str:
+        """Changes when the source does."""
+        return self.location.source.tag
+
     def read(self) -> NDArray[np.uint8]:
         """The scanned bytes; `SourceChangedError` when others lie there now."""
         data = self.location.read()

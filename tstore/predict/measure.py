@@ -9,16 +9,14 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 import tstore_codecs
 from tstore.activity import spending
-from tstore.catalog.blobs import BlobLocation
 from tstore.catalog.schema import PAIRS
+from tstore.catalog.stored import StoredTensor
 from tstore.catalog.workspace import shard_key
 from tstore.errors import BlobDamagedError, BlobMissingError, SourceRejectedError, WorkerLostError
 from tstore.hub.location import HubLocation
-from tstore.objects import open_objects
 from tstore.predict.pairs import Pair
 from tstore.settings import KIB, PlanSettings, TaskSettings
 
@@ -28,39 +26,7 @@ _WORD_NBYTES = 24
 """Pieces of it start and end at an element, whatever the dtype: four of 6 bits take 3 bytes."""
 
 
-@dataclass(frozen=True)
-class StoredLocation:
-    """Where the bytes of a tensor lie that the store holds whole.
-
-    Attributes
-    ----------
-    store_uri : str
-    blob : BlobLocation
-    """
-
-    store_uri: str
-    blob: BlobLocation
-
-    def read_pieces(self, ranges: Sequence[tuple[int, int]]) -> NDArray[np.uint8]:
-        """Raw bytes of these ranges, one after the other.
-
-        Raises
-        ------
-        BlobMissingError, BlobDamagedError
-        """
-        encoded = self.blob.read(open_objects(self.store_uri))
-        try:
-            parts = [tstore_codecs.decode_range(encoded, start, stop) for start, stop in ranges]
-        except tstore_codecs.CodecError as error:
-            raise BlobDamagedError(
-                f"expected the blob of {self.blob.tensor_id} in pack {self.blob.pack} to decode: "
-                f"{error}",
-                tensor_id=self.blob.tensor_id,
-            ) from error
-        return np.concatenate(parts)
-
-
-Readable: TypeAlias = HubLocation | StoredLocation
+Readable: TypeAlias = HubLocation | StoredTensor
 
 
 @dataclass(frozen=True)

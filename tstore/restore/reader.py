@@ -9,9 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-import tstore_codecs
-from tstore.catalog.blobs import BlobLocation, resized
-from tstore.errors import BlobDamagedError
+from tstore.catalog.blobs import BlobLocation
 from tstore.objects import ObjectStore
 from tstore.objects.ahead import read_ahead
 from tstore.settings import MIB
@@ -82,7 +80,7 @@ class TensorReader:
         base = None if blob.base_id is None else self._base(blob.base_id, encoded)
         # A base that went out of the cache since it was looked for is read now.
         data = encoded.get(tensor_id) or blob.read(self._objects)
-        return _decoded(blob, data, base)
+        return blob.decode(data, base)
 
     def _base(self, tensor_id: str, encoded: Mapping[str, bytes]) -> NDArray[np.uint8]:
         if tensor_id in self._bases:
@@ -95,18 +93,3 @@ class TensorReader:
             _, oldest = self._bases.popitem(last=False)
             self._cached_nbytes -= oldest.nbytes
         return data
-
-
-def _decoded(
-    blob: BlobLocation, encoded: bytes, base: NDArray[np.uint8] | None
-) -> NDArray[np.uint8]:
-    try:
-        if base is not None:
-            base = resized(base, tstore_codecs.inspect(encoded).raw_nbytes)
-        data = tstore_codecs.decode(encoded, base=base)
-    except tstore_codecs.CodecError as error:
-        raise BlobDamagedError(
-            f"expected the blob of {blob.tensor_id} in pack {blob.pack} to decode: {error}",
-            tensor_id=blob.tensor_id,
-        ) from error
-    return blob.check(data)
