@@ -16,6 +16,7 @@ from tstore.catalog import keys, lease, open_store
 from tstore.catalog.catalog import commit
 from tstore.catalog.runs import RunMarker, read_markers
 from tstore.errors import (
+    CatalogDamagedError,
     LeaseHeldError,
     LeaseLostError,
     ObjectStoreUnavailableError,
@@ -199,6 +200,22 @@ RUN = "20260101T000000.000000Z-abcd"
 
 def marker(run_id=RUN):
     return RunMarker(run_id, "ingest", "1", {}, {}, {})
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_what_fails_after_the_lease_was_lost_fails_because_of_that(objects, lost):
+    """Whoever took the lease removed what the job had staged, say."""
+    expected = (
+        pytest.raises(LeaseLostError, match="run the job again")
+        if lost
+        else pytest.raises(CatalogDamagedError)
+    )
+    with expected as failure, hold(objects):
+        if lost:
+            with later(LEASE_TTL_S + 1), hold(objects, "taken over"):
+                pass
+        raise CatalogDamagedError("expected the Parquet object x, found none", key="x")
+    assert not lost or isinstance(failure.value.__cause__, CatalogDamagedError)
 
 
 def test_a_holder_that_stalled_before_its_commit_is_barred(objects):

@@ -68,8 +68,8 @@ class WriterLease:
         self._content = {**self._content, "committing": run_id}
         self.check()
 
-    def check(self) -> None:
-        """Renew now; `LeaseLostError` if another job took the lease meanwhile."""
+    def check(self, cause: Exception | None = None) -> None:
+        """Renew now; `LeaseLostError` (from `cause`) if another job took the lease meanwhile."""
         with self._lock:
             if self._lost is None:
                 renewed = {**self._content, "expires_at": time.time() + LEASE_TTL_S}
@@ -83,7 +83,7 @@ class WriterLease:
                 raise LeaseLostError(
                     "expected to hold the writer lease, found that another job took it; "
                     f"nothing was committed, run the job again ({self._lost})"
-                )
+                ) from cause
 
     def release(self) -> None:
         """Stop renewing and give the lease back."""
@@ -111,11 +111,25 @@ def hold(
         How long to wait for another holder before `LeaseHeldError`.
     on_wait : callable
         Called once with a line that names the holder, if there is a wait.
+
+    Raises
+    ------
+    LeaseHeldError
+        Another job holds it still.
+    LeaseLostError
+        The block failed and the lease is lost: whoever took it may have removed what was staged,
+        so that is the reason to tell, whatever failed.
     """
     content = {"holder": uuid.uuid4().hex, "purpose": purpose, **_this_process()}
     lease = WriterLease(objects, _acquire(objects, content, wait_s, on_wait), content)
     try:
         yield lease
+    except LeaseLostError:
+        raise
+    except Exception as error:
+        with suppress(*_PASSING):
+            lease.check(error)
+        raise
     finally:
         lease.release()
 
