@@ -26,7 +26,8 @@ from tstore.catalog.catalog import write_tables
 from tstore.catalog.schema import EXTENTS, SOURCES
 from tstore.catalog.store import open_or_create
 from tstore.catalog.workspace import Workspace, open_workspace
-from tstore.cluster.job import IngestOptions, Job
+from tstore.cluster.ingest import IngestOptions
+from tstore.cluster.job import Job
 from tstore.cluster.planning import candidate_groups, plan_new
 from tstore.cluster.session import ray_session
 from tstore.ids import content_hash, make_tensor_id
@@ -144,7 +145,7 @@ def plan_staged(n: int, store: str, session: Callable[[], object] = ray_session)
     catalog = opened.catalog()
     with catalog.connect() as connection, session():  # type: ignore[attr-defined]
         job = Job(
-            IngestOptions("simulated", store), opened, connection, workspace,
+            IngestOptions(hub="simulated", store=store), opened, connection, workspace,
             Console(file=io.StringIO()),
         )  # fmt: skip
         _plan(job, shards, measured)
@@ -169,7 +170,7 @@ def _plan(job: Job, shards: list[str], measured: Measured) -> None:
     choose_pairs(candidate_groups(new, stored, "BF16"), sketch, np.empty(0), PAIRS)
     measured.time("choose pairs", start)
     start = time.perf_counter()
-    plan_new(job, new, stored, {"BF16": PREDICTOR})
+    plan_new(job, new, stored, {"BF16": PREDICTOR}, {})
     measured.time("plan", start)
     start = time.perf_counter()
     kept = kept_fingerprints(connection, new.parts, "planned")

@@ -30,8 +30,7 @@ def merge(catalog, run_id, plan):
 def test_rows_keep_their_run_and_are_in_fewer_parts(objects, monkeypatch):
     monkeypatch.setattr(merging, "AT_LEAST", 3)
     for run in RUNS[:3]:
-        rows = {name: [{}, {}] for name in TABLES} | {"dropped_packs": [{"pack": "of no blob"}]}
-        add_run(objects, run, **rows)
+        add_run(objects, run, **{name: [{}, {}] for name in TABLES})
     before = Catalog(objects)
     merge(before, RUNS[3], plan_merge(before))
     after = Catalog(objects)
@@ -52,16 +51,6 @@ def test_few_parts_and_large_ones_are_left_alone(objects, monkeypatch):
     assert list(plan_merge(Catalog(objects)).parts) == ["files"]
     monkeypatch.setattr(merging, "SMALL_NBYTES", 1)
     assert plan_merge(Catalog(objects)) == Merge()
-
-
-def test_blobs_in_packs_that_were_given_up_are_left_out(objects, monkeypatch):
-    monkeypatch.setattr(merging, "AT_LEAST", 2)
-    add_run(objects, RUNS[0], blobs=[{"tensor_id": "t", "pack": "p1"}])
-    add_run(objects, RUNS[1], blobs=[{"tensor_id": "t", "pack": "p2"}])
-    add_run(objects, RUNS[2], dropped_packs=[{"pack": "p1"}])
-    catalog = Catalog(objects)
-    merge(catalog, RUNS[3], plan_merge(catalog))
-    assert Catalog(objects).dataset("blobs").to_table()["pack"].to_pylist() == ["p2"]
 
 
 def test_many_fingerprints_stay_in_parts_of_bounded_size(objects, monkeypatch):

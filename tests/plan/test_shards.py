@@ -196,8 +196,8 @@ def test_an_example_hub_is_planned_the_same_way_by_tasks(
     monkeypatch.setattr(shards, "SHARD_ROWS", 16)
     plan_new, ran = planning.plan_new, list[int]()
 
-    def compared(job: Any, new: Any, stored: Any, predictors: Any) -> None:
-        plan_new(job, new, stored, predictors)
+    def compared(job: Any, new: Any, stored: Any, predictors: Any, in_use: Any) -> None:
+        plan_new(job, new, stored, predictors, in_use)
         query = "SELECT * EXCLUDE arrival FROM planned ORDER BY arrival"
         found = job.connection.sql(query).to_arrow_table().to_pylist()
         plan, sketch = job.options.plan, job.store.sketch

@@ -19,8 +19,7 @@ import tstore.cluster.ingest
 from support.small_tasks import MOMENTS, SMALL, die_at
 from tstore.catalog import lease
 from tstore.cli.errors import exit_on_error
-from tstore.cluster.ingest import IngestReport
-from tstore.cluster.job import IngestOptions
+from tstore.cluster.ingest import IngestOptions, IngestReport
 from tstore.settings import TaskSettings
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from operator import itemgetter
 from pathlib import Path
@@ -14,8 +14,8 @@ from rich.console import Console
 
 from tstore.catalog.workspace import Workspace
 from tstore.cluster.fanout import Stage, StageReport
-from tstore.cluster.ingest import IngestReport, ingest
-from tstore.cluster.job import IngestOptions
+from tstore.cluster.ingest import IngestOptions, IngestReport, ingest
+from tstore.cluster.replan import ReplanOptions, ReplanReport, replan
 
 BeforeShard = Callable[[str, int], None]
 
@@ -55,17 +55,25 @@ def ingest_inline(
     of a stage run in reverse: a cluster promises no order.
     """
 
-    def fan_out(*args: Any) -> tuple[StageReport, list[str]]:
-        return run_stage_inline(*args, before_shard=before_shard, last_first=last_first)
-
-    @contextmanager
-    def patched() -> Any:
-        with (
-            mock.patch("tstore.cluster.job.fan_out", fan_out),
-            mock.patch("tstore.cluster.ingest.ray_session", nullcontext),
-        ):
-            yield
-
-    with patched():
-        console = Console(file=io.StringIO())
+    with _without_ray("ingest", before_shard=before_shard, last_first=last_first) as console:
         return ingest(IngestOptions(hub=str(hub), store=str(store), **options), console)
+
+
+def replan_inline(
+    store: Path | str, *, before_shard: BeforeShard = lambda stage, number: None, **options: Any
+) -> ReplanReport:
+    """Plan a store again in this process; see `ingest_inline`."""
+    with _without_ray("replan", before_shard=before_shard) as console:
+        return replan(ReplanOptions(store=str(store), **options), console)
+
+
+@contextmanager
+def _without_ray(job: str, **how: Any) -> Iterator[Console]:
+    def fan_out(*args: Any) -> tuple[StageReport, list[str]]:
+        return run_stage_inline(*args, **how)
+
+    with (
+        mock.patch("tstore.cluster.job.fan_out", fan_out),
+        mock.patch(f"tstore.cluster.{job}.ray_session", nullcontext),
+    ):
+        yield Console(file=io.StringIO())

@@ -16,7 +16,7 @@ from rich.console import Console
 import tstore.cluster.committing
 import tstore.cluster.fanout
 import tstore.cluster.ingest
-from tstore.cluster.job import IngestOptions
+from tstore.cluster.ingest import IngestOptions
 from tstore.settings import KIB, TaskSettings
 
 SMALL = TaskSettings(scan_nbytes=800 * KIB, encode_nbytes=800 * KIB, opaque_extent_nbytes=64 * KIB)

@@ -23,8 +23,6 @@ SMALL_NBYTES = 8 * MIB
 AT_LEAST = 16
 """Small parts of a table that are merged; fewer are left alone."""
 _FINGERPRINT_ROWS = 8 * 1024
-_ROWS = {"blobs": "WHERE pack NOT IN (SELECT pack FROM dropped_packs)"}
-"""Rows that are not worth keeping: what lies in packs that were given up."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +65,7 @@ def _sorted(catalog: Catalog, name: str, parts: list[Part]) -> Iterator[pa.Table
     rows = read_parts(catalog.objects, (p.key for p in parts), TABLES[name].append(RUN_FIELD))
     with catalog.connect() as connection:
         connection.register("merging", rows)
-        query = f"FROM merging {_ROWS.get(name, '')}"
-        yield from sorted_rows(name, connection.sql(query))
+        yield from sorted_rows(name, connection.table("merging"))
 
 
 def _fingerprints(catalog: Catalog, parts: list[Part]) -> Iterator[pa.Table]:

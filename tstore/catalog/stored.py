@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
 import tstore_codecs
 from tstore.activity import spending
-from tstore.catalog.blobs import BlobLocation, damaged, resized
+from tstore.catalog.blobs import BlobLocation, damaged, find_usable, resized
 from tstore.objects import open_objects
 
 
@@ -90,3 +91,26 @@ class StoredTensor:
             )
         except tstore_codecs.CodecError as error:
             raise damaged(self.blob, error) from error
+
+
+def find_stored(
+    connection: duckdb.DuckDBPyConnection, uri: str, tensor_ids: Iterable[str]
+) -> dict[str, StoredTensor]:
+    """Those of the tensors that the store holds, by tensor id.
+
+    Parameters
+    ----------
+    connection : DuckDBPyConnection
+        `Catalog.connect`.
+    uri : str
+        The store.
+    tensor_ids : iterable of str
+    """
+    blobs = find_usable(connection, tensor_ids)
+    bases = find_usable(connection, (b.base_id for b in blobs.values() if b.base_id is not None))
+    return {
+        name: StoredTensor(
+            uri, blob, None if blob.base_id is None else StoredTensor(uri, bases[blob.base_id])
+        )
+        for name, blob in blobs.items()
+    }

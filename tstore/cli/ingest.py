@@ -48,8 +48,7 @@ def ingest_command(
     """
     # Ray takes seconds to import, which other commands should not pay.
     from tstore.cli.ingest_report import print_ingest
-    from tstore.cluster.ingest import ingest
-    from tstore.cluster.job import IngestOptions
+    from tstore.cluster.ingest import IngestOptions, ingest
     from tstore.settings import PlanSettings
     from tstore_codecs.registry import codec_by_name
 

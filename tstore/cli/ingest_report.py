@@ -6,8 +6,7 @@ from rich.console import Console
 
 from tstore.cli.tables import human, plural, print_table
 from tstore.cluster.fanout import StageReport
-from tstore.cluster.ingest import IngestReport
-from tstore.cluster.job import IngestOptions
+from tstore.cluster.ingest import IngestOptions, IngestReport
 
 _MAX_REJECTS = 20
 _MAX_WORKERS = 8
@@ -17,7 +16,7 @@ def print_ingest(report: IngestReport, options: IngestOptions, console: Console)
     """What an ingest did: rejects, where time and memory went, and the bytes last."""
     _print_rejects(report, console)
     if report.stages:
-        _print_stages(report.stages, console)
+        print_stages(report.stages, console)
         _print_memory(report, console)
     if report.run_id is None and not options.dry_run:
         console.print(f"nothing new in {options.hub}: the store already holds what can be read")
@@ -47,7 +46,8 @@ def _print_bytes(report: IngestReport, options: IngestOptions, console: Console)
     print_table(console, title, ("", "bytes", "of raw"), cells)
 
 
-def _print_stages(stages: dict[str, StageReport], console: Console) -> None:
+def print_stages(stages: dict[str, StageReport], console: Console) -> None:
+    """Where the time of a job went: its stages, and what their tasks did."""
     rows = [
         (
             name,

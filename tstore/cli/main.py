@@ -14,6 +14,7 @@ import tstore
 from tstore.catalog import open_store
 from tstore.cli.errors import exit_on_error
 from tstore.cli.ingest import ingest_command
+from tstore.cli.replan import replan_command
 from tstore.cli.tables import human, plural, print_table
 from tstore.restore.describe import describe_repo, list_repos
 from tstore.restore.files import restore_repo
@@ -44,6 +45,7 @@ def _progress() -> Progress:
 
 
 app.command("ingest")(ingest_command)
+app.command("replan")(replan_command)
 
 
 @app.command("ls")

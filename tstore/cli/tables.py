@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
@@ -15,6 +17,30 @@ def human(nbytes: float) -> str:
             return f"{nbytes:,.0f} {unit}" if unit == "B" else f"{nbytes:,.1f} {unit}"
         nbytes /= 1000
     return f"{nbytes:,.1f} TB"
+
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_BINARY = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
+_SHARE = re.compile(r"(\d+(?:\.\d+)?)(%?)")
+
+
+def parse_nbytes(text: str) -> int:
+    """Bytes of a size such as ``50GiB`` or ``800 MB``; `typer.BadParameter` if it is none."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise typer.BadParameter(f"expected a size such as 50GiB or 800MB, found {text!r}")
+    number, unit, binary = match.groups()
+    return round(float(number) * (_BINARY if binary else _UNITS)[unit.upper()])
+
+
+def parse_share(text: str) -> float:
+    """A share such as ``2%`` or ``0.02``; `typer.BadParameter` if it is none."""
+    match = _SHARE.fullmatch(text.strip())
+    share = float(match[1]) / (100 if match[2] else 1) if match else None
+    if share is None or share > 1:
+        raise typer.BadParameter(f"expected a share such as 2% or 0.02, found {text!r}")
+    return share
 
 
 def print_table(

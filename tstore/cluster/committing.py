@@ -6,8 +6,9 @@ Rows come out of DuckDB sorted, a part at a time: the driver holds one part, not
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 import pyarrow as pa
 
@@ -25,6 +26,7 @@ from tstore.plan.dedup import Accepted
 from tstore.plan.pending import Pending
 from tstore.plan.placed import PlacedGroups
 from tstore.plan.staged import kept_fingerprints
+from tstore.predict.tensorpred import TensorPred
 
 Tables = dict[str, pa.Table | Iterator[pa.Table]]
 
@@ -68,32 +70,61 @@ def run_tables(
     }
 
 
+def store_predictors(job: Job, writer: WriterLease, predictors: Mapping[str, TensorPred]) -> None:
+    """Keep what was fitted, for later runs."""
+    writer.check()
+    for dtype, predictor in predictors.items():
+        text = json.dumps(predictor.to_json(), indent=1).encode()
+        job.store.objects.put(keys.tensorpred(dtype, predictor.codec), [text])
+
+
+def packed_nbytes(job: Job) -> int:
+    """Size of the packs of the table ``encoded``."""
+    packs = job.connection.sql("SELECT DISTINCT pack FROM encoded ORDER BY pack").fetchall()
+    return sum(job.store.objects.head(keys.pack(pack)).nbytes for (pack,) in packs)
+
+
 def commit_run(
     job: Job,
-    tables: Tables,
-    planned: Planned,
-    counts: dict[str, int],
     writer: WriterLease,
+    kind: str,
+    told: dict[str, Any],
+    tables: Tables,
+    counts: dict[str, Any],
+    *,
+    merged: Sequence[str] = (),
 ) -> str:
-    """Write the rows, then the marker; the run exists once the marker does."""
+    """Write the rows, then the marker; the run exists once the marker does.
+
+    Parameters
+    ----------
+    job : Job
+    writer : WriterLease
+    kind : str
+        ``ingest``, ``replan`` or ``gc``.
+    told : dict
+        What the job was asked to do; the marker's ``options``.
+    tables : dict
+        See `write_tables`.
+    counts : dict
+        Totals of the run; gets ``bytes_catalog``.
+    merged : sequence of str
+        Parts whose rows are among `tables`; see `tstore.catalog.merge`.
+    """
     objects = job.store.objects
     writer.check()
     run_id = new_run_id(max((marker.run_id for marker in read_markers(objects)), default=None))
     parts = write_tables(objects, run_id, tables)
-    for dtype, predictor in planned.predictors.items():
-        text = json.dumps(predictor.to_json(), indent=1).encode()
-        objects.put(keys.tensorpred(dtype, predictor.codec), [text])
-    packs = job.connection.sql("SELECT DISTINCT pack FROM encoded ORDER BY pack").fetchall()
-    counts["bytes_stored"] = sum(objects.head(keys.pack(pack)).nbytes for (pack,) in packs)
     counts["bytes_catalog"] = sum(part.nbytes for rows in parts.values() for part in rows)
     marker = RunMarker(
         run_id=run_id,
-        kind="ingest",
+        kind=kind,
         tool_version=tstore.__version__,
-        options=job.options.intent(job.options.hub),
+        options=told,
         counts={**counts, "stages": {name: asdict(stage) for name, stage in job.stages.items()}},
         tables=parts,
         workspace=job.workspace.token,
+        merged=list(merged),
     )
     writer.announce(run_id)
     commit(objects, marker)

@@ -8,24 +8,26 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-import duckdb
 import pyarrow as pa
 from rich.console import Console
 
 from tstore.catalog import Store, lease
 from tstore.catalog.schema import REJECTS
 from tstore.catalog.store import open_or_create, open_store
-from tstore.catalog.workspace import (
-    Workspace,
-    clear_committed,
-    open_workspace,
-    remove_uncommitted,
+from tstore.cluster.committing import (
+    commit_run,
+    count_run,
+    make_run_rows,
+    packed_nbytes,
+    run_tables,
+    store_predictors,
 )
-from tstore.cluster.committing import commit_run, count_run, make_run_rows, run_tables
 from tstore.cluster.encoding import HubIndex, encode_all
 from tstore.cluster.fanout import Stage, StageReport, peak_memory_nbytes
-from tstore.cluster.job import IngestOptions, Job
+from tstore.cluster.job import Job, JobOptions
+from tstore.cluster.opening import hold_store, job_workspace, open_catalog
 from tstore.cluster.planning import plan_all
 from tstore.cluster.session import ray_session
 from tstore.errors import EmptyHubError, HubLayoutError, StoreNotFoundError
@@ -35,8 +37,30 @@ from tstore.plan.dedup import Accepted, accept, load_scanned
 from tstore.plan.pending import Pending, carry_rejected, changes_nothing, find_pending
 from tstore.plan.staged import stage_fingerprints
 from tstore.predict.models import load_regression
-from tstore.settings import ABANDONED_AFTER_S, PlanSettings, SketchSettings
+from tstore.settings import PlanSettings, SketchSettings
 from tstore.sketch.scan import plan_scan, rows_of_lost, scan_shard
+
+
+@dataclass(frozen=True, kw_only=True)
+class IngestOptions(JobOptions):
+    """What to ingest, and how.
+
+    Attributes
+    ----------
+    hub : str
+        Location.
+    include, exclude : tuple of str
+        Patterns; see `tstore.hub.snapshot.list_hub`.
+    """
+
+    hub: str
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def ingest_intent(self, hub_root: str) -> dict[str, Any]:
+        """See `JobOptions.intent`."""
+        patterns = {"include": list(self.include), "exclude": list(self.exclude)}
+        return self.intent("ingest", hub=hub_root, **patterns)
 
 
 @dataclass
@@ -73,23 +97,46 @@ def ingest(options: IngestOptions, console: Console) -> IngestReport:
         Nothing was committed; the same command goes on where this one stopped.
     """
     _check_hub(options, list_hub(options.hub, include=options.include, exclude=options.exclude))
-    with _opened(options, console) as (store, writer), _catalog(store, console) as connection:
+    with (
+        _opened(options, console) as (store, writer),
+        open_catalog(store, console) as (_, connection),
+    ):
         # Listed again with the lease held: what was seen before a wait may be long gone.
         snapshot = list_hub(options.hub, include=options.include, exclude=options.exclude)
         console.print(_listed(snapshot), highlight=False)
         pending = find_pending(snapshot, connection)
         if pending.empty:
             return _report(None, _no_counts(pending.rejects), {}, pending.rejects)
-        with _workspace(options, store, snapshot.root, console) as workspace:
+        intent = options.ingest_intent(snapshot.root)
+        with job_workspace(store, None if options.dry_run else intent, console) as workspace:
             job = Job(options, store, connection, workspace, console)
             with ExitStack() as stack:
                 with job.on_driver("start"):
                     threading.Thread(target=load_regression).start()
-                    stack.enter_context(ray_session(partial(_warm_up, options.plan)))
-                return _run(job, pending, writer)
+                    stack.enter_context(ray_session(partial(warm_up, options.plan)))
+                return _run(job, pending, writer, intent)
 
 
-def _warm_up(plan: PlanSettings) -> None:
+@contextmanager
+def _opened(
+    options: IngestOptions, console: Console
+) -> Iterator[tuple[Store, lease.WriterLease | None]]:
+    """The store, and the writer lease unless this is a dry run; that needs no store at all."""
+    if not options.dry_run:
+        store = open_or_create(options.store, SketchSettings())
+        with hold_store(store, f"ingest of {options.hub}", options.wait_s, console) as writer:
+            yield store, writer
+        return
+    try:
+        store = open_store(options.store)
+    except StoreNotFoundError:
+        with tempfile.TemporaryDirectory(prefix="tstore-") as folder:
+            yield open_or_create(folder, SketchSettings()), None
+    else:
+        yield store, None
+
+
+def warm_up(plan: PlanSettings) -> None:
     """In a worker: load what the stages of nearly every hub need."""
     import tstore.encode.stage  # noqa: F401
     from tstore.cluster.warm import warm_tasks
@@ -120,65 +167,9 @@ def _listed(snapshot: Snapshot) -> str:
     return f"hub: {repos:,} repositories, {len(snapshot.files):,} files, {nbytes / 1e6:,.1f} MB"
 
 
-@contextmanager
-def _catalog(store: Store, console: Console) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The committed runs; what lies in packs that are gone counts as not stored."""
-    catalog = store.catalog()
-    lost = catalog.lost_packs()
-    if lost:
-        console.print(
-            f"{len(lost)} packs are missing or cut short; what they held is stored again where "
-            "this hub has it",
-            style="yellow",
-            highlight=False,
-        )
-    with catalog.connect(lost_packs=lost) as connection:
-        yield connection
-
-
-@contextmanager
-def _opened(
-    options: IngestOptions, console: Console
-) -> Iterator[tuple[Store, lease.WriterLease | None]]:
-    """The store, and the writer lease unless this is a dry run."""
-    if options.dry_run:
-        try:
-            store = open_store(options.store)
-        except StoreNotFoundError:
-            with tempfile.TemporaryDirectory(prefix="tstore-") as folder:
-                yield open_or_create(folder, SketchSettings()), None
-        else:
-            yield store, None
-        return
-    store = open_or_create(options.store, SketchSettings())
-    with lease.hold(
-        store.objects,
-        f"ingest of {options.hub}",
-        wait_s=options.wait_s,
-        on_wait=lambda line: console.print(line, highlight=False),
-    ) as writer:
-        clear_committed(store.objects)
-        remove_uncommitted(store.objects, ABANDONED_AFTER_S)
-        store.objects.remove_abandoned(ABANDONED_AFTER_S)
-        yield store, writer
-
-
-@contextmanager
-def _workspace(
-    options: IngestOptions, store: Store, hub_root: str, console: Console
-) -> Iterator[Workspace]:
-    """Staged results: in the store, so that a restart finds them; elsewhere for a dry run."""
-    if options.dry_run:
-        with tempfile.TemporaryDirectory(prefix="tstore-") as folder:
-            yield Workspace(folder, "dry-run", "")
-        return
-    workspace, resumed = open_workspace(store.objects, options.intent(hub_root))
-    if resumed:
-        console.print("going on with the work of an interrupted job", highlight=False)
-    yield workspace
-
-
-def _run(job: Job, pending: Pending, writer: lease.WriterLease | None) -> IngestReport:
+def _run(
+    job: Job, pending: Pending, writer: lease.WriterLease | None, intent: dict[str, Any]
+) -> IngestReport:
     scanned = _scan(job, pending)
     with job.on_driver("dedup"):
         accepted = accept(job.connection, pending.occurrences, [])
@@ -199,7 +190,9 @@ def _run(job: Job, pending: Pending, writer: lease.WriterLease | None) -> Ingest
             job.workspace.clear()
             return _report(None, counts, job.stages, rejects)
         tables = run_tables(job, pending, accepted, planned, placed)
-        run_id = commit_run(job, tables, planned, counts, writer)
+        store_predictors(job, writer, planned.predictors)
+        counts["bytes_stored"] = packed_nbytes(job)
+        run_id = commit_run(job, writer, "ingest", intent, tables, counts)
     return _report(run_id, counts, job.stages, rejects)
 
 

@@ -1,4 +1,4 @@
-"""What the steps of one ingest job share."""
+"""What the steps of one job share."""
 
 from __future__ import annotations
 
@@ -18,16 +18,14 @@ from tstore.cluster.fanout import Shard, Stage, StageReport, fan_out
 from tstore.settings import PlanSettings, TaskSettings
 
 
-@dataclass(frozen=True)
-class IngestOptions:
-    """What to ingest, and how.
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """What every job that writes to a store is told.
 
     Attributes
     ----------
-    hub, store : str
-        Locations.
-    include, exclude : tuple of str
-        Patterns; see `tstore.hub.snapshot.list_hub`.
+    store : str
+        Location.
     dry_run : bool
         Plan only; nothing is written to the store.
     plan : PlanSettings
@@ -36,35 +34,33 @@ class IngestOptions:
         How long to wait for another writer.
     """
 
-    hub: str
     store: str
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
     dry_run: bool = False
     plan: PlanSettings = field(default_factory=PlanSettings)
     tasks: TaskSettings = field(default_factory=TaskSettings)
     wait_s: float = 3600.0
 
-    def intent(self, hub_root: str) -> dict[str, Any]:
-        """What makes two jobs the same, so that one may finish what the other began."""
-        return {
-            "kind": "ingest",
-            "hub": hub_root,
-            "include": list(self.include),
-            "exclude": list(self.exclude),
-            "plan": asdict(self.plan),
-            "tasks": asdict(self.tasks),
-            "code": code_version(),
-        }
+    def intent(self, kind: str, **asked: Any) -> dict[str, Any]:
+        """What makes two jobs the same, so that one may finish what the other began.
+
+        Parameters
+        ----------
+        kind : str
+            Kind of the run.
+        **asked
+            What this kind of job is told beside the common options, as JSON values.
+        """
+        settings = {"plan": asdict(self.plan), "tasks": asdict(self.tasks)}
+        return {"kind": kind, **asked, **settings, "code": code_version()}
 
 
 @dataclass
 class Job:
-    """A running ingest job.
+    """A running job.
 
     Attributes
     ----------
-    options : IngestOptions
+    options : JobOptions
     store : Store
     connection : DuckDBPyConnection
         The committed catalog; the job registers its own rows beside it.
@@ -76,7 +72,7 @@ class Job:
         Filled as stages finish.
     """
 
-    options: IngestOptions
+    options: JobOptions
     store: Store
     connection: duckdb.DuckDBPyConnection
     workspace: Workspace

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,13 +12,11 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from tstore.catalog import keys
-from tstore.catalog.blobs import find_usable
 from tstore.catalog.schema import PAIRS, PLANS
-from tstore.catalog.stored import StoredTensor
+from tstore.catalog.stored import StoredTensor, find_stored
 from tstore.cluster.fanout import Stage
 from tstore.cluster.job import Job
 from tstore.errors import ObjectNotFoundError
-from tstore.hub.location import HubLocation
 from tstore.plan.placed import PlacedGroups, batched
 from tstore.plan.rows import write_plans
 from tstore.plan.shards import SHARD_ROWS, PlanSetup, plan_shard, plan_shards
@@ -55,7 +53,7 @@ class Planned:
     predictors: dict[str, TensorPred]
 
 
-def plan_all(job: Job, new: PlacedGroups, locate: Callable[[str], HubLocation]) -> Planned:
+def plan_all(job: Job, new: PlacedGroups, locate: Callable[[str], Readable]) -> Planned:
     """Plan the new unique extents.
 
     The job's connection gets the table ``planned``: the columns of ``plans``, and arrival.
@@ -72,16 +70,44 @@ def plan_all(job: Job, new: PlacedGroups, locate: Callable[[str], HubLocation]) 
     pairs, predictors = PAIRS.empty_table(), dict[str, TensorPred]()
     if (codec := job.options.plan.delta_codec) is not None:
         pairs, predictors = _predictors(job, new, stored, codec, locate)
-    plan_new(job, new, stored, predictors)
+    plan_new(job, new, stored, predictors, _bases_in_use(job))
+    return Planned(pairs, predictors)
+
+
+def plan_again(job: Job, stored: PlacedGroups, codec: str) -> Planned:
+    """Plan tensors that the store holds as if they were new; the same table ``planned``.
+
+    Parameters
+    ----------
+    job : Job
+        Its connection has the table ``described`` of them.
+    stored : PlacedGroups
+    codec : str
+        Of deltas.
+    """
+    none = PlacedGroups(stored.parts, {}, {})
+
+    def locate(tensor_id: str) -> StoredTensor:
+        return find_stored(job.connection, job.store.objects.uri, [tensor_id])[tensor_id]
+
+    pairs, predictors = _predictors(job, stored, none, codec, locate)
+    plan_new(job, stored, none, predictors, {})
     return Planned(pairs, predictors)
 
 
 def plan_new(
-    job: Job, new: PlacedGroups, stored: PlacedGroups, predictors: dict[str, TensorPred]
+    job: Job,
+    new: PlacedGroups,
+    stored: PlacedGroups,
+    predictors: dict[str, TensorPred],
+    in_use: Mapping[GroupKey, set[str]],
 ) -> None:
-    """Choose bases and deltas with these predictors, and make the table ``planned``."""
+    """Choose bases and deltas with these predictors, and make the table ``planned``.
+
+    New tensors that are `in_use` stay without a base: stored deltas need them.
+    """
     setup = PlanSetup(new.parts, stored.parts, predictors, job.options.plan, job.store.sketch)
-    shards = plan_shards(new, stored, _bases_in_use(job), setup, job.options.tasks)
+    shards = plan_shards(new, stored, in_use, setup, job.options.tasks)
     choices: ds.Dataset | pa.Table
     if sum(unit.n_sketches for shard in shards for unit in shard.units) <= FEW_SKETCHES:
         with job.on_driver("plan"):
@@ -113,7 +139,7 @@ def _predictors(
     new: PlacedGroups,
     stored: PlacedGroups,
     codec: str,
-    locate: Callable[[str], HubLocation],
+    locate: Callable[[str], Readable],
 ) -> tuple[pa.Table, dict[str, TensorPred]]:
     """New pairs, and a predictor for each dtype with sketches.
 
@@ -157,7 +183,7 @@ def _measure(
     new: PlacedGroups,
     stored: PlacedGroups,
     known: pa.Table,
-    locate: Callable[[str], HubLocation],
+    locate: Callable[[str], Readable],
 ) -> pa.Table:
     """Measure pairs at distances of which too little is known."""
     chosen: list[Pair] = []
@@ -167,12 +193,11 @@ def _measure(
             groups = candidate_groups(new, stored, dtype)
             wanted = job.options.plan.pairs_per_model
             chosen += choose_pairs(groups, job.store.sketch, distances, wanted)
-    bases = find_usable(job.connection, (pair.base_id for pair in chosen))
+    uri = job.store.objects.uri
+    bases = find_stored(job.connection, uri, (pair.base_id for pair in chosen))
 
     def find(tensor_id: str) -> Readable:
-        if tensor_id in bases:
-            return StoredTensor(job.store.objects.uri, bases[tensor_id])
-        return locate(tensor_id)
+        return bases[tensor_id] if tensor_id in bases else locate(tensor_id)
 
     shards = plan_measurements(chosen, find, job.options.plan, job.options.tasks)
     nbytes = sum(shard.nbytes for shard in shards)

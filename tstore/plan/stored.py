@@ -1,4 +1,4 @@
-"""Tensors that the store holds whole: the bases that cost nothing more."""
+"""Tensors of the store by group: those held whole are bases that cost nothing more."""
 
 from __future__ import annotations
 
@@ -19,16 +19,19 @@ from tstore.sketch.parts import FingerprintParts
 _KEYS = pa.schema([FINGERPRINTS.field("dtype"), FINGERPRINTS.field("shape")])
 _COLUMNS = ["tensor_id", "dtype", "shape", "nbytes"]
 
+WHOLE = "SELECT tensor_id FROM usable_blobs WHERE base_id IS NULL"
+"""Query of the tensors that are stored without a base."""
+
 # A tensor that was lost and stored again has several fingerprints, all alike.
-_STORED_WHOLE = """
-CREATE OR REPLACE TEMP TABLE stored_whole AS
+_STORED = """
+CREATE OR REPLACE TEMP TABLE stored_tensors AS
 SELECT tensor_id, dtype, shape, any_value(nbytes) AS nbytes, min(nth) AS "row",
        row_number() OVER (PARTITION BY dtype, shape ORDER BY tensor_id) AS position
 FROM numbered_fingerprints
 WHERE nbytes >= $min_nbytes
   AND ((dtype, shape) IN (SELECT (dtype, shape) FROM wanted_keys)
        OR (len(shape) > 1 AND (dtype, shape[2:]) IN (SELECT (dtype, shape[2:]) FROM wanted_keys)))
-  AND tensor_id IN (SELECT tensor_id FROM usable_blobs WHERE base_id IS NULL)
+  AND tensor_id IN ({among})
 GROUP BY tensor_id, dtype, shape
 """
 
@@ -38,8 +41,9 @@ def place_stored(
     catalog: Catalog,
     wanted: Iterable[GroupKey],
     sketch: SketchSettings,
+    among: str = WHOLE,
 ) -> PlacedGroups:
-    """Groups of the tensors that earlier runs stored without a base, by name.
+    """Groups of tensors that earlier runs stored, each by name.
 
     Parameters
     ----------
@@ -52,13 +56,15 @@ def place_stored(
         fewer of the same rows.
     sketch : SketchSettings
         Of the sketches.
+    among : str
+        Query of the tensor ids to take.
     """
     keys = [{"dtype": dtype, "shape": shape} for dtype, shape in wanted]
     written = catalog.parts("fingerprints")
     batches = stream_parts(catalog.objects, (part.key for part in written), _COLUMNS)
     connection.register("wanted_keys", pa.Table.from_pylist(keys, _KEYS))
     connection.register("numbered_fingerprints", numbered(batches, FINGERPRINTS, _COLUMNS))
-    connection.execute(_STORED_WHOLE, {"min_nbytes": sketch.min_nbytes})
+    connection.execute(_STORED.format(among=among), {"min_nbytes": sketch.min_nbytes})
     connection.unregister("numbered_fingerprints")
     connection.unregister("wanted_keys")
     parts = FingerprintParts(
@@ -66,4 +72,4 @@ def place_stored(
         keys=tuple(part.key for part in written),
         ends=tuple(accumulate(part.rows for part in written)),
     )
-    return place_groups(connection, "stored_whole", parts)
+    return place_groups(connection, "stored_tensors", parts)
