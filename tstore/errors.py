@@ -256,6 +256,10 @@ class BlobDamagedError(TStoreError):
     """A blob did not decode to the bytes that it was made from."""
 
 
+class DataGivenUpError(TStoreError):
+    """What a removed revision needs was removed for good."""
+
+
 class FileMismatchError(TStoreError):
     """A rebuilt file has another SHA-256 than the ingested one."""
 

@@ -13,6 +13,7 @@ from support.hubs import file_hashes, write_small_hub
 from support.inline import ingest_inline
 from support.stores import committed_rows, restore_all
 from tstore.catalog import open_store
+from tstore.catalog.blobs import BlobLocation
 from tstore.errors import (
     DestinationConflictError,
     RepoNotFoundError,
@@ -112,13 +113,13 @@ def test_odd_files(tmp_path):
 
 def test_a_base_is_decoded_once_while_there_is_room(small_store, tmp_path, monkeypatch):
     decoded = []
-    decode = reader_module._decoded
+    decode = BlobLocation.decode
 
     def counted(blob, *args):
         decoded.append(blob.tensor_id)
         return decode(blob, *args)
 
-    monkeypatch.setattr(reader_module, "_decoded", counted)
+    monkeypatch.setattr(BlobLocation, "decode", counted)
     store = open_store(str(small_store))
     restore_repo(store, "lab/tuned", tmp_path / "one")
     assert len(decoded) == len(set(decoded))
@@ -282,6 +283,7 @@ DIE_HALFWAY = """
 import os, signal, sys
 from pathlib import Path
 from tstore.catalog import open_store
+from tstore.catalog.blobs import BlobLocation
 from tstore.restore.files import restore_repo
 from tstore.restore.reader import TensorReader
 read_all, count = TensorReader.read_all, 0

@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
-import tstore.cluster.committing
+import tstore.catalog.publish
 import tstore.cluster.ingest
 from support.small_tasks import MOMENTS, SMALL, die_at
 from tstore.catalog import lease
@@ -38,7 +38,7 @@ def arguments() -> argparse.Namespace:
 
 def halt_before(name: str) -> None:
     """Halt right before this function of the commit step is called."""
-    last_step: Any = tstore.cluster.committing
+    last_step: Any = tstore.catalog.publish
     function: Callable[..., Any] = getattr(last_step, name)
 
     def halting(*args: Any) -> Any:

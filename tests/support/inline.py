@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from datetime import timedelta
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from rich.console import Console
 
 from tstore.catalog.workspace import Workspace
 from tstore.cluster.fanout import Stage, StageReport
+from tstore.cluster.gc import GcOptions, GcReport, gc
 from tstore.cluster.ingest import IngestOptions, IngestReport, ingest
 from tstore.cluster.replan import ReplanOptions, ReplanReport, replan
 
@@ -65,6 +67,15 @@ def replan_inline(
     """Plan a store again in this process; see `ingest_inline`."""
     with _without_ray("replan", before_shard=before_shard) as console:
         return replan(ReplanOptions(store=str(store), **options), console)
+
+
+def gc_inline(
+    store: Path | str, *, before_shard: BeforeShard = lambda stage, number: None, **options: Any
+) -> GcReport:
+    """Collect garbage in this process, for good and without a grace period unless told otherwise."""
+    settings = {"grace": timedelta(0), **options}
+    with _without_ray("gc", before_shard=before_shard) as console:
+        return gc(GcOptions(store=str(store), **settings), console)
 
 
 @contextmanager

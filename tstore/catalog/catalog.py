@@ -187,7 +187,7 @@ def write_tables(
     """
     written = {}
     for name, rows in tables.items():
-        parts = _sorted_parts(name, rows) if isinstance(rows, pa.Table) else rows
+        parts = sorted_parts(name, rows) if isinstance(rows, pa.Table) else rows
         # An empty table gets one empty part: plain `read_parquet` fails where it finds no file.
         parts = chain([next(parts, TABLES[name].empty_table())], parts)
         written[name] = [
@@ -213,7 +213,8 @@ def sorted_rows(name: str, rows: duckdb.DuckDBPyRelation) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held).cast(schema)
 
 
-def _sorted_parts(name: str, table: pa.Table) -> Iterator[pa.Table]:
+def sorted_parts(name: str, table: pa.Table) -> Iterator[pa.Table]:
+    """Rows of a table in its order, a part at a time, for `write_tables`."""
     _check_columns(name, table)
     order = pc.sort_indices(_sortable(table), [(k, "ascending") for k in SORT_KEYS[name]])
     for start in range(0, table.num_rows, PART_ROWS):

@@ -7,12 +7,13 @@ gc removes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 import pyarrow as pa
 
-from tstore.catalog.catalog import Catalog, sorted_rows
+from tstore.catalog.catalog import Catalog, sorted_parts, sorted_rows
 from tstore.catalog.parquet import RUN_FIELD, read_parts, stream_parts
 from tstore.catalog.runs import Part
 from tstore.catalog.schema import TABLES
@@ -49,6 +50,24 @@ class Merge:
             else _sorted(catalog, name, parts)
             for name, parts in self.parts.items()
         }
+
+
+def merged_with(
+    own: Mapping[str, pa.Table], merged: Mapping[str, Iterator[pa.Table]]
+) -> dict[str, pa.Table | Iterator[pa.Table]]:
+    """Rows that a run adds, each table's before those that it merges.
+
+    Parameters
+    ----------
+    own : mapping of str to Table
+        Rows of the run by table.
+    merged : mapping of str to iterator of Table
+        `Merge.rows`.
+    """
+    tables: dict[str, pa.Table | Iterator[pa.Table]] = {**own}
+    for name, rows in merged.items():
+        tables[name] = chain(sorted_parts(name, own[name]), rows) if name in own else rows
+    return tables
 
 
 def plan_merge(catalog: Catalog) -> Merge:

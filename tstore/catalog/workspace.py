@@ -116,7 +116,8 @@ def open_workspace(objects: ObjectStore, intent: dict[str, Any]) -> tuple[Worksp
         token = json.loads(objects.get(keys.intent(key)))["token"]
     except ObjectNotFoundError:
         token = uuid.uuid4().hex
-        content = {"token": token, "intent": intent}
+        now = datetime.now(UTC).isoformat()
+        content = {"token": token, "created_at": now, "intent": intent}
         objects.put(keys.intent(key), [json.dumps(content, sort_keys=True).encode()])
         return Workspace(objects.uri, key, token), False
     return Workspace(objects.uri, key, token), True
@@ -134,6 +135,19 @@ def clear_committed(objects: ObjectStore) -> None:
             token = json.loads(objects.get(info.key))["token"]
             if token in committed:
                 Workspace(objects.uri, key, token).clear()
+
+
+def clear_older(objects: ObjectStore, before: datetime) -> None:
+    """Remove the workspaces of jobs that were begun before then and never finished.
+
+    Call it with the writer lease held. The same command then starts from scratch.
+    """
+    for info in list(objects.list(keys.STAGING)):
+        key, _, name = info.key.removeprefix(keys.STAGING).partition("/")
+        if name == keys.INTENT_NAME:
+            content = json.loads(objects.get(info.key))
+            if datetime.fromisoformat(content["created_at"]) <= before:
+                Workspace(objects.uri, key, content["token"]).clear()
 
 
 def remove_uncommitted(objects: ObjectStore, older_than_s: float) -> None:

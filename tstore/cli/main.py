@@ -14,6 +14,7 @@ import tstore
 from tstore.catalog import open_store
 from tstore.cli.errors import exit_on_error
 from tstore.cli.ingest import ingest_command
+from tstore.cli.removing import gc_command, rm_command, undelete_command
 from tstore.cli.replan import replan_command
 from tstore.cli.tables import human, plural, print_table
 from tstore.restore.describe import describe_repo, list_repos
@@ -46,6 +47,9 @@ def _progress() -> Progress:
 
 app.command("ingest")(ingest_command)
 app.command("replan")(replan_command)
+app.command("rm")(rm_command)
+app.command("undelete")(undelete_command)
+app.command("gc")(gc_command)
 
 
 @app.command("ls")

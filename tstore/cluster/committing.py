@@ -12,11 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-import tstore
-from tstore.catalog import RunMarker, keys
-from tstore.catalog.catalog import commit, sorted_rows, write_tables
+from tstore.catalog import keys
+from tstore.catalog.catalog import sorted_rows
 from tstore.catalog.lease import WriterLease
-from tstore.catalog.runs import new_run_id, read_markers
+from tstore.catalog.publish import publish_run
 from tstore.catalog.savings import summarise
 from tstore.catalog.schema import PLANS, REJECTS, TABLES
 from tstore.cluster.job import Job
@@ -94,40 +93,19 @@ def commit_run(
     *,
     merged: Sequence[str] = (),
 ) -> str:
-    """Write the rows, then the marker; the run exists once the marker does.
-
-    Parameters
-    ----------
-    job : Job
-    writer : WriterLease
-    kind : str
-        ``ingest``, ``replan`` or ``gc``.
-    told : dict
-        What the job was asked to do; the marker's ``options``.
-    tables : dict
-        See `write_tables`.
-    counts : dict
-        Totals of the run; gets ``bytes_catalog``.
-    merged : sequence of str
-        Parts whose rows are among `tables`; see `tstore.catalog.merge`.
-    """
-    objects = job.store.objects
-    writer.check()
-    run_id = new_run_id(max((marker.run_id for marker in read_markers(objects)), default=None))
-    parts = write_tables(objects, run_id, tables)
-    counts["bytes_catalog"] = sum(part.nbytes for rows in parts.values() for part in rows)
-    marker = RunMarker(
-        run_id=run_id,
-        kind=kind,
-        tool_version=tstore.__version__,
-        options=told,
-        counts={**counts, "stages": {name: asdict(stage) for name, stage in job.stages.items()}},
-        tables=parts,
+    """Publish the run of a job with its stages, and clear its workspace; see `publish_run`."""
+    totals = {**counts, "stages": {name: asdict(stage) for name, stage in job.stages.items()}}
+    run_id = publish_run(
+        job.store.objects,
+        writer,
+        kind,
+        told,
+        tables,
+        totals,
         workspace=job.workspace.token,
-        merged=list(merged),
+        merged=merged,
     )
-    writer.announce(run_id)
-    commit(objects, marker)
+    counts["bytes_catalog"] = totals["bytes_catalog"]
     job.workspace.clear()
     return run_id
 

@@ -17,11 +17,11 @@ from rich.console import Console
 
 from tstore.catalog import Catalog, lease
 from tstore.catalog.blobs import BLOB_COLUMNS, BlobLocation
-from tstore.catalog.merge import plan_merge
+from tstore.catalog.merge import merged_with, plan_merge
 from tstore.catalog.schema import BLOBS
 from tstore.catalog.store import open_store
 from tstore.catalog.stored import StoredTensor
-from tstore.cluster.committing import Tables, commit_run, packed_nbytes, store_predictors
+from tstore.cluster.committing import commit_run, packed_nbytes, store_predictors
 from tstore.cluster.encoding import encode_setup
 from tstore.cluster.fanout import Stage, StageReport, peak_memory_nbytes
 from tstore.cluster.ingest import warm_up
@@ -229,9 +229,7 @@ def _rewrite(
         counts |= settle(connection)
         check_depth(connection)
         merge = plan_merge(catalog)
-        tables: Tables = {**replan_tables(connection, planned.pairs)}
-        for name, rows in merge.rows(catalog).items():
-            tables[name] = _chained(tables.get(name), rows)
+        tables = merged_with(replan_tables(connection, planned.pairs), merge.rows(catalog))
         store_predictors(job, writer, planned.predictors)
         run_id = commit_run(job, writer, KIND, _told(job), tables, counts, merged=merge.keys)
     return ReplanReport(run_id, counts, job.stages, peak_memory_nbytes())
@@ -241,14 +239,3 @@ def _told(job: Job) -> dict[str, Any]:
     options = job.options
     assert isinstance(options, ReplanOptions)
     return options.replan_intent()
-
-
-def _chained(
-    own: pa.Table | Iterator[pa.Table] | None, merged: Iterator[pa.Table]
-) -> Iterator[pa.Table]:
-    """Rows of this run, then those of earlier ones."""
-    if isinstance(own, pa.Table):
-        yield own
-    elif own is not None:
-        yield from own
-    yield from merged

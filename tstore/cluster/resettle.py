@@ -6,7 +6,6 @@ import duckdb
 import pyarrow as pa
 
 from tstore.catalog.schema import BLOBS, PLANS, SAVINGS
-from tstore.cluster.committing import Tables
 from tstore.errors import PlanInvariantError
 
 _SETTLE = """
@@ -111,7 +110,7 @@ def check_depth(connection: duckdb.DuckDBPyConnection) -> None:
         )
 
 
-def replan_tables(connection: duckdb.DuckDBPyConnection, pairs: pa.Table) -> Tables:
+def replan_tables(connection: duckdb.DuckDBPyConnection, pairs: pa.Table) -> dict[str, pa.Table]:
     """Rows that the run adds."""
     connection.execute(_ROLES)
     return {

@@ -11,7 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import tstore_codecs
+from tstore.catalog import keys
+from tstore.errors import ObjectExistsError
 from tstore.ids import sha256
+from tstore.objects import ObjectStore
 
 GENERATION = "generation"
 """Entry of the metadata that is no tensor id."""
@@ -102,3 +105,13 @@ def build_pack(entries: Sequence[PackEntry], generation: str = "") -> Pack:
         offsets.append(offset)
         offset += len(entry.blob)
     return Pack(sha256(*parts), parts, offsets)
+
+
+def publish_pack(objects: ObjectStore, pack: Pack) -> None:
+    """Write a pack. One that lies there from an earlier try must be the same, or is replaced."""
+    key = keys.pack(pack.pack_id)
+    try:
+        objects.put_new(key, pack.parts)
+    except ObjectExistsError:
+        if sha256(objects.get(key)) != pack.pack_id:
+            objects.put(key, pack.parts)

@@ -12,25 +12,23 @@ from numpy.typing import NDArray
 
 import tstore_codecs
 from tstore.activity import spending
-from tstore.catalog import keys
 from tstore.catalog.blobs import resized
 from tstore.catalog.schema import BLOBS, FAILURES
 from tstore.catalog.stored import StoredTensor
 from tstore.encode.bases import BaseCache, worker_bases
-from tstore.encode.pack import Pack, PackEntry, build_pack
+from tstore.encode.pack import PackEntry, build_pack, publish_pack
 from tstore.encode.shards import EncodeItem, EncodeSetup, EncodeShard
 from tstore.errors import (
     BlobDamagedError,
     BlobMissingError,
-    ObjectExistsError,
     SourceRejectedError,
     TStoreError,
     VerificationError,
     WorkerLostError,
 )
 from tstore.hub.location import HubTensor
-from tstore.ids import content_hash, parse_tensor_id, sha256
-from tstore.objects import ObjectStore, open_objects
+from tstore.ids import content_hash, parse_tensor_id
+from tstore.objects import open_objects
 from tstore.objects.ahead import is_remote, read_ahead
 
 _BAD_BLOB = BlobDamagedError, BlobMissingError
@@ -73,7 +71,7 @@ def encode_shard(shard: EncodeShard, setup: EncodeSetup) -> dict[str, pa.Table]:
     if entries:
         with spending("write", sum(len(entry.blob) for entry in entries)):
             pack = build_pack(entries, setup.generation)
-            _publish(objects, pack)
+            publish_pack(objects, pack)
         for row, offset in zip(rows, pack.offsets, strict=True):
             row.update(pack=pack.pack_id, offset=offset)
     return {
@@ -99,16 +97,6 @@ def _take(item: EncodeItem, take: _Read) -> NDArray[np.uint8]:
         return take()
     with spending("read", item.nbytes):
         return take()
-
-
-def _publish(objects: ObjectStore, pack: Pack) -> None:
-    """Write a pack. One that lies there from an earlier try must be the same, or is replaced."""
-    key = keys.pack(pack.pack_id)
-    try:
-        objects.put_new(key, pack.parts)
-    except ObjectExistsError:
-        if sha256(objects.get(key)) != pack.pack_id:
-            objects.put(key, pack.parts)
 
 
 def _read_base(item: EncodeItem, bases: BaseCache) -> NDArray[np.uint8] | None:

@@ -13,7 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tstore.catalog import Store
-from tstore.errors import DestinationConflictError, FileMismatchError, UnsafePathError
+from tstore.catalog.blobs import BlobLocation
+from tstore.errors import (
+    BlobMissingError,
+    DestinationConflictError,
+    FileMismatchError,
+    UnsafePathError,
+)
 from tstore.ids import check_relative_path
 from tstore.restore.lookup import StoredFile, blobs_for, files_of, resolve_revision
 from tstore.restore.reader import TensorReader
@@ -76,6 +82,27 @@ def restore_repo(
     FileMismatchError, BlobMissingError, BlobDamagedError
         The store is damaged; the file does not get its name.
     """
+    found, files, reader = _look_up(store, repo, revision)
+    for file in files:
+        check_relative_path(file.path)
+    report = RestoreReport(found)
+    for file in files:
+        try:
+            kept = _restore_file(file, reader, destination)
+        except BlobMissingError:  # moved since we looked, and its old pack removed?
+            reader = TensorReader(store.objects, _look_up_blobs(store, files))
+            kept = _restore_file(file, reader, destination)
+        report.files += 1
+        report.nbytes += file.nbytes
+        report.files_kept += kept
+        on_file(file)
+    return report
+
+
+def _look_up(
+    store: Store, repo: str, revision: str | None
+) -> tuple[str, list[StoredFile], TensorReader]:
+    """The revision that is meant, its files, and what reads their tensors."""
     name, _, until = (revision or "").partition("@")
     catalog = store.catalog(until=until or None)
     catalog.check(("files", "blobs"))  # a damaged footer would hide rows without an error
@@ -83,17 +110,12 @@ def restore_repo(
         found = resolve_revision(connection, repo, name or None)
         files = files_of(connection, repo, found)
         blobs = blobs_for(connection, files)
-    for file in files:
-        check_relative_path(file.path)
-    reader = TensorReader(store.objects, blobs)
-    report = RestoreReport(found)
-    for file in files:
-        kept = _restore_file(file, reader, destination)
-        report.files += 1
-        report.nbytes += file.nbytes
-        report.files_kept += kept
-        on_file(file)
-    return report
+    return found, files, TensorReader(store.objects, blobs)
+
+
+def _look_up_blobs(store: Store, files: list[StoredFile]) -> dict[str, BlobLocation]:
+    with store.catalog().connect() as connection:
+        return blobs_for(connection, files)
 
 
 def file_pieces(file: StoredFile, reader: TensorReader) -> Iterator[NDArray[np.uint8]]:

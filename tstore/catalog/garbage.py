@@ -1,0 +1,168 @@
+"""What of a store nothing needs any more, and since when.
+
+Needed is what the files of any kept state need, their bases, and what the unfinished work of a job
+needs. A pack of which nothing is needed is marked with the time at which that was first seen. After a
+grace period it is given up: a run says so for good, and only then is it deleted. Until then all is
+decided anew each time, from the catalog: a mark alone removes nothing.
+
+A name that was given up is never used again (`EncodeSetup.generation`), so that a gc that stalled
+before it deleted a pack can do so whenever it wakes up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import duckdb
+import pyarrow as pa
+
+from tstore.catalog import keys
+from tstore.catalog.catalog import Catalog
+from tstore.catalog.parquet import read_parts
+from tstore.catalog.runs import run_time
+from tstore.catalog.schema import BLOBS
+from tstore.errors import ObjectNotFoundError
+from tstore.objects import ObjectStore
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """What a store holds in vain.
+
+    Attributes
+    ----------
+    packs : dict of str to int
+        Size of each pack.
+    live_nbytes : dict of str to int
+        Blobs that are needed, of each pack that has any.
+    staged : set of str
+        Packs of unfinished work.
+    dropped : set of str
+        Packs that were given up.
+    marked : dict of str to datetime
+        Packs that nothing needs, and when that was first seen.
+    stale_parts : dict of str to int
+        Size of parts of the catalog whose rows were merged into others a grace period ago.
+    """
+
+    packs: dict[str, int]
+    live_nbytes: dict[str, int]
+    staged: frozenset[str]
+    dropped: frozenset[str]
+    marked: dict[str, datetime]
+    stale_parts: dict[str, int]
+
+    def due(self, before: datetime) -> dict[str, int]:
+        """Size of the packs that were marked by then."""
+        return {pack: self.packs[pack] for pack, since in self.marked.items() if since <= before}
+
+    @property
+    def left_over(self) -> dict[str, int]:
+        """Size of packs that were given up and are there still: gc was interrupted."""
+        return {pack: self.packs[pack] for pack in sorted(self.dropped & self.packs.keys())}
+
+    def sparse(self, below: float) -> list[str]:
+        """Packs of which less than this share is needed, but something is."""
+        return sorted(
+            pack
+            for pack, live in self.live_nbytes.items()
+            if pack in self.packs and 0 < live < below * self.packs[pack]
+        )
+
+
+_LIVE = """
+CREATE OR REPLACE TEMP TABLE live_blobs AS
+WITH needed AS (
+    SELECT x.tensor_id FROM (SELECT unnest(layout) AS x FROM kept_files)
+    UNION SELECT tensor_id FROM staged_blobs
+    UNION SELECT base_id FROM staged_blobs WHERE base_id IS NOT NULL
+),
+own AS (SELECT base_id FROM current_blobs SEMI JOIN needed USING (tensor_id))
+SELECT * FROM current_blobs WHERE tensor_id IN (FROM needed) OR tensor_id IN (FROM own)
+"""
+
+
+def find_garbage(
+    connection: duckdb.DuckDBPyConnection, catalog: Catalog, now: datetime, grace: timedelta
+) -> Garbage:
+    """Look at everything that a store has; makes the temporary table ``live_blobs``.
+
+    Parameters
+    ----------
+    connection : DuckDBPyConnection
+        `Catalog.connect`.
+    catalog : Catalog
+        The same.
+    now : datetime
+    grace : timedelta
+        For parts of the catalog.
+    """
+    objects = catalog.objects
+    connection.register("staged_blobs", _staged_blobs(objects))
+    connection.execute(_LIVE)
+    live = dict(connection.sql("SELECT pack, sum(nbytes) FROM live_blobs GROUP BY 1").fetchall())
+    staged = _column(connection, "SELECT DISTINCT pack FROM staged_blobs")
+    dropped = _column(connection, "SELECT pack FROM dropped_packs")
+    packs = dict(_packs(objects))
+    marks = read_marks(objects)
+    return Garbage(
+        packs=packs,
+        live_nbytes={pack: int(nbytes) for pack, nbytes in live.items()},
+        staged=staged,
+        dropped=dropped,
+        marked={
+            pack: marks.get(pack, now)
+            for pack in packs
+            if pack not in live and pack not in staged and pack not in dropped
+        },
+        stale_parts=dict(_stale_parts(catalog, now - grace)),
+    )
+
+
+def read_marks(objects: ObjectStore) -> dict[str, datetime]:
+    """Packs that an earlier gc saw nothing need; none when the object is gone or garbled."""
+    try:
+        raw = json.loads(objects.get(keys.MARKED_PACKS))
+        return {pack: datetime.fromisoformat(since) for pack, since in raw.items()}
+    except (ObjectNotFoundError, ValueError, AttributeError, TypeError):
+        return {}
+
+
+def write_marks(objects: ObjectStore, marked: dict[str, datetime]) -> None:
+    """Remember since when nothing needs these packs."""
+    text = json.dumps({pack: since.isoformat() for pack, since in sorted(marked.items())}, indent=1)
+    objects.put(keys.MARKED_PACKS, [text.encode()])
+
+
+def utc_now() -> datetime:
+    """Now, as marks are compared with."""
+    return datetime.now(UTC)
+
+
+def _packs(objects: ObjectStore) -> Iterator[tuple[str, int]]:
+    for info in objects.list(keys.PACKS):
+        name = info.key.rpartition("/")[2].removesuffix(".safetensors")
+        if info.key == keys.pack(name):  # what else lies there is not ours
+            yield name, info.nbytes
+
+
+def _staged_blobs(objects: ObjectStore) -> pa.dataset.Dataset:
+    """Rows that tasks of unfinished jobs left."""
+    names = [i.key for i in objects.list(keys.STAGING) if i.key.endswith("/blobs.parquet")]
+    return read_parts(objects, names, BLOBS)
+
+
+def _stale_parts(catalog: Catalog, before: datetime) -> Iterator[tuple[str, int]]:
+    """Parts that were merged before then and are there still."""
+    merged = {key for run in catalog.runs if run_time(run.run_id) <= before for key in run.merged}
+    for table in sorted({key.split("/")[1] for key in merged}):
+        for info in catalog.objects.list(keys.table(table)):
+            if info.key in merged:
+                yield info.key, info.nbytes
+
+
+def _column(connection: duckdb.DuckDBPyConnection, query: str) -> frozenset[str]:
+    return frozenset(name for (name,) in connection.sql(query).fetchall())
