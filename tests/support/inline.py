@@ -18,6 +18,8 @@ from tstore.cluster.fanout import Stage, StageReport
 from tstore.cluster.gc import GcOptions, GcReport, gc
 from tstore.cluster.ingest import IngestOptions, IngestReport, ingest
 from tstore.cluster.replan import ReplanOptions, ReplanReport, replan
+from tstore.cluster.verify import verify_on_cluster
+from tstore.restore.verify import VerifyReport
 
 BeforeShard = Callable[[str, int], None]
 
@@ -76,6 +78,12 @@ def gc_inline(
     settings = {"grace": timedelta(0), **options}
     with _without_ray("gc", before_shard=before_shard) as console:
         return gc(GcOptions(store=str(store), **settings), console)
+
+
+def verify_inline(store: Path | str) -> VerifyReport:
+    """The verify job in this process."""
+    with _without_ray("verify") as console:
+        return verify_on_cluster(str(store), console)
 
 
 @contextmanager

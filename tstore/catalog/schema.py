@@ -205,6 +205,7 @@ FAILURES = pa.schema(
         _field("message", pa.string(), "its message"),
     ]
 )
+PROBLEMS = pa.schema([_field("problem", pa.string(), "what is wrong, in one line")])
 
 STAGED_TABLES: dict[str, pa.Schema] = {
     "sources": SOURCES,
@@ -213,5 +214,6 @@ STAGED_TABLES: dict[str, pa.Schema] = {
     "plans": PLANS,
     "blobs": BLOBS,
     "failures": FAILURES,
+    "problems": PROBLEMS,
 }
 """Rows that the tasks of an unfinished run leave for its driver."""

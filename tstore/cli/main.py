@@ -17,6 +17,7 @@ from tstore.cli.ingest import ingest_command
 from tstore.cli.removing import gc_command, rm_command, undelete_command
 from tstore.cli.replan import replan_command
 from tstore.cli.tables import human, plural, print_table
+from tstore.cli.verifying import print_verification
 from tstore.restore.describe import describe_repo, list_repos
 from tstore.restore.files import restore_repo
 from tstore.restore.lookup import StoredFile
@@ -122,20 +123,7 @@ def verify(
             read_data=read_data,
             on_file=lambda file: progress.update(task, description=f"{file.repo}/{file.path}"),
         )
-    for problem in report.problems:
-        print(problem)
-    what = "decoded and compared" if read_data else "present; --read-data also decodes them"
-    looked_at = ", ".join(
-        plural(count, noun)
-        for count, noun in (
-            (report.runs, "run"),
-            (report.files, "file"),
-            (report.blobs, "blob"),
-            (report.packs, "pack"),
-        )
-    )
-    verdict = plural(len(report.problems), "problem") if report.problems else f"all {what}"
-    print(f"{looked_at}: {verdict}")
+    print_verification(report, read_data=read_data)
     sys.exit(1 if report.problems else 0)
 
 

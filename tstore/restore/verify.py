@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 
 import duckdb
 
 from tstore.catalog import Catalog, Store, keys
+from tstore.catalog.blobs import BlobLocation
 from tstore.catalog.schema import TABLES
 from tstore.errors import ObjectNotFoundError, TStoreError
 from tstore.objects import ObjectStore
@@ -56,7 +57,7 @@ def verify(
     report = VerifyReport()
     catalog = store.catalog()
     report.runs = len(catalog.runs)
-    damaged = list(_damaged_parts(catalog, TABLES if read_data else _NEEDED_TABLES))
+    damaged = list(damaged_parts(catalog, TABLES if read_data else _NEEDED_TABLES))
     report.problems += damaged
     if damaged:  # the tables cannot be read
         return report
@@ -70,11 +71,24 @@ def verify(
         if read_data:
             sound = (file for file in files if _name(file) not in broken)
             for _, revision in groupby(sound, lambda file: (file.repo, file.revision)):
-                report.problems += _unreadable(store.objects, connection, list(revision), on_file)
+                some = list(revision)
+                try:
+                    blobs = blobs_for(connection, some)
+                except TStoreError as error:
+                    report.problems.append(f"{some[0].repo}@{some[0].revision}: {error}")
+                else:
+                    report.problems += unreadable_files(store.objects, blobs, some, on_file)
     return report
 
 
-def _damaged_parts(catalog: Catalog, read: Collection[str]) -> Iterator[str]:
+def sound_files(connection: duckdb.DuckDBPyConnection) -> list[StoredFile]:
+    """Current files that, as far as the catalog tells, can be restored."""
+    broken = _broken_files(connection)
+    return [file for file in files_of(connection) if _name(file) not in broken]
+
+
+def damaged_parts(catalog: Catalog, read: Collection[str]) -> Iterator[str]:
+    """Parts of the catalog that are gone or cut short; of the tables to `read`, with other bytes."""
     for table in TABLES:
         for part in catalog.parts(table):
             if table in read:
@@ -109,8 +123,16 @@ def _pack_problems(
         size = _size(objects, keys.pack(pack))
         if size is None or size < end:
             yield f"pack {pack}: expected at least {end} bytes, found {_told(size)}"
-        elif read_data and (found := _sha256(objects, keys.pack(pack), size)) != pack:
-            yield f"pack {pack}: expected the SHA-256 in its name, found {found}"
+        elif read_data and (problem := damaged_pack(objects, pack, size)) is not None:
+            yield problem
+
+
+def damaged_pack(objects: ObjectStore, pack: str, nbytes: int) -> str | None:
+    """What is wrong with the bytes of a pack of this size, in one line."""
+    found = _sha256(objects, keys.pack(pack), nbytes)
+    return (
+        None if found == pack else f"pack {pack}: expected the SHA-256 in its name, found {found}"
+    )
 
 
 _EXTENT_SUMS = """
@@ -137,18 +159,25 @@ def _broken_files(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     return broken
 
 
-def _unreadable(
+def unreadable_files(
     objects: ObjectStore,
-    connection: duckdb.DuckDBPyConnection,
-    files: list[StoredFile],
-    on_file: Callable[[StoredFile], None],
+    blobs: Mapping[str, BlobLocation],
+    files: Iterable[StoredFile],
+    on_file: Callable[[StoredFile], None] = lambda f: None,
 ) -> Iterator[str]:
-    """Decode the files of one revision."""
-    try:
-        reader = TensorReader(objects, blobs_for(connection, files))
-    except TStoreError as error:
-        yield f"{files[0].repo}@{files[0].revision}: {error}"
-        return
+    """Decode files; what is wrong with those that do not come back as they were.
+
+    Parameters
+    ----------
+    objects : ObjectStore
+        The store.
+    blobs : mapping of str to BlobLocation
+        All that the files need, by tensor id.
+    files : iterable of StoredFile
+    on_file : callable
+        Called after each file.
+    """
+    reader = TensorReader(objects, blobs)
     for file in files:
         try:
             for _ in file_pieces(file, reader):
