@@ -108,13 +108,13 @@ def gc_command(
     from tstore.cluster.gc import GcOptions, gc
 
     console = Console(stderr=True, highlight=False)
+    options = GcOptions(
+        store=store,
+        dry_run=not delete,
+        grace=parse_age(grace),
+        compact_below=parse_share(compact_below),
+    )
     with exit_on_error(console):
-        options = GcOptions(
-            store=store,
-            dry_run=not delete,
-            grace=parse_age(grace),
-            compact_below=parse_share(compact_below),
-        )
         report = gc(options, console)
     _print_gc(report, options.dry_run, grace, console)
     if as_json:

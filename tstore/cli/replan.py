@@ -52,11 +52,13 @@ def replan_command(
     from tstore_codecs.registry import codec_by_name
 
     console = Console(stderr=True, highlight=False)
+    budget = None if max_rewrite is None else parse_nbytes(max_rewrite)
+    share = parse_share(min_gain)
     with exit_on_error(console):
         options = ReplanOptions(
             store=store,
-            max_rewrite_nbytes=None if max_rewrite is None else parse_nbytes(max_rewrite),
-            min_gain=parse_share(min_gain),
+            max_rewrite_nbytes=budget,
+            min_gain=share,
             everything=everything,
             dry_run=dry_run,
             plan=PlanSettings.for_codec(codec, needs_base=codec_by_name(codec).needs_base),
