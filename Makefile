@@ -29,7 +29,7 @@ lint: $(VENV)/installed
 test: lint
 	$(BIN)/python -m pytest
 
-# Workers, nodes, drivers and servers that die, on a cluster of two nodes: a quarter of an hour.
+# Workers, nodes, drivers and servers that die, on a cluster of two nodes: half an hour.
 chaos: $(VENV)/installed
 	$(BIN)/python -m pytest -m chaos -v $(ARGS)
 

@@ -21,6 +21,7 @@ from tstore.restore.describe import list_repos
 from tstore.restore.files import restore_repo
 from tstore.restore.verify import verify
 
+pytestmark = pytest.mark.chaos
 HUB = Path(__file__).parents[2] / "examples" / "hub"
 TIMEOUT_S = 150
 
