@@ -12,8 +12,10 @@ from rich.progress import Progress
 
 import tstore
 from tstore.catalog import open_store
+from tstore.cli.arguments import RepoArgument, StoreArgument
 from tstore.cli.errors import exit_on_error
 from tstore.cli.ingest import ingest_command
+from tstore.cli.lineage import lineage_command, similar_command
 from tstore.cli.tables import human, plural, print_table
 from tstore.restore.describe import describe_repo, list_repos
 from tstore.restore.files import restore_repo
@@ -28,10 +30,6 @@ app = typer.Typer(
 )
 _errors = Console(stderr=True)
 
-StoreArgument = Annotated[
-    str, typer.Argument(metavar="STORE", help="Directory or s3://bucket/prefix.")
-]
-RepoArgument = Annotated[str, typer.Argument(metavar="REPO", help="Repository id, e.g. org/name.")]
 RevisionOption = Annotated[
     str | None,
     typer.Option(help="Revision or ref (default: main); REVISION@RUN as it was after that run."),
@@ -44,6 +42,8 @@ def _progress() -> Progress:
 
 
 app.command("ingest")(ingest_command)
+app.command("similar")(similar_command)
+app.command("lineage")(lineage_command)
 
 
 @app.command("ls")
