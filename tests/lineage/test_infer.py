@@ -33,7 +33,6 @@ def test_siblings_are_children_of_the_centre_and_a_chain_goes_through_its_links(
     tree = infer(evidence([root, a, b, c, a + 0.8 * d]))
     assert tree.parents == [[], [0], [0], [0], [1]]
     assert tree.root == [0] * 5
-    assert not tree.merges
 
 
 def test_the_average_of_two_is_their_merge_and_no_parent():
@@ -41,7 +40,6 @@ def test_the_average_of_two_is_their_merge_and_no_parent():
     tree = infer(evidence([0 * a, a, b, *others, (a + b) / 2]))
     assert tree.parents[:9] == [[], *[[0]] * 8]
     assert sorted(tree.parents[9]) == [1, 2]
-    assert tree.merges == {9}
 
 
 def test_a_run_without_a_centre_follows_its_checkpoints():

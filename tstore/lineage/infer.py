@@ -11,8 +11,8 @@ coin flips, whatever the way, while leading bits differ in proportion to how far
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,14 @@ Floats = NDArray[np.float64]
 
 MARGIN = 0.03
 """A model must be nearer than the root by this part to be a step between the root and a child."""
-DRIFTED = 0.3
-"""A parent of a merge is at least this part of the merge's distance away from the root."""
-MIN_GAIN = 0.25
+MIN_GAIN = 0.28
 """Steps of training point in unrelated directions, so squared distances add up along a line of
 descent: the child of a model gains by it, beside the root, what the model is away from the root.
 Siblings that drifted the same way gain less of it than this part."""
+OBTUSE = 1.1
+"""So lines of descent meet at right angles at most, while a merge lies between its parents: the
+square of their distance exceeds the sum of those from the merge to them by this factor. Only a
+run of checkpoints may go straight on."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Evidence:
     anchored: NDArray[np.bool_]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Tree:
     """What was inferred.
 
@@ -61,13 +63,10 @@ class Tree:
         Of each model, the most likely one first; more than one of a merge. Empty for a root.
     root : list of int or None
         Root of each model's family; None for a family of two of which either may be the parent.
-    merges : set of int
-        Models whose parents are all of those listed.
     """
 
     parents: list[list[int]]
     root: list[int | None]
-    merges: set[int] = field(default_factory=set)
 
 
 def infer(known: Evidence) -> Tree:
@@ -83,15 +82,13 @@ def infer(known: Evidence) -> Tree:
         barred = {model: {model} for model in family}
         for model in family:
             tree.parents[model] = _parent(known, family, root, model, barred[model])
-        for model in family:
-            if merged := _merged(known, family, root, model, tree):
-                tree.merges.add(model)
-                tree.parents[model] = merged
-                for parent in merged:
-                    barred[parent].add(model)
-        for model in family:
-            if barred[model] & set(tree.parents[model]) and model not in tree.merges:
-                tree.parents[model] = _parent(known, family, root, model, barred[model])
+        for _, merge, pair in sorted(_between(known, family, root, tree), reverse=True):
+            if any(tree.parents[model] == [merge] for model in pair):
+                tree.parents[merge] = list(pair)
+                for parent in pair:
+                    barred[parent].add(merge)
+                    if tree.parents[parent] == [merge]:
+                        tree.parents[parent] = _parent(known, family, root, parent, barred[parent])
     return tree
 
 
@@ -145,28 +142,27 @@ def _parent(
     return [min(steps, key=lambda m: d[m, model], default=root)]
 
 
-def _merged(known: Evidence, family: Sequence[int], root: int, model: int, tree: Tree) -> list[int]:
-    """Both parents of a model that only looks like the parent of one of them, else nothing.
+def _between(
+    known: Evidence, family: Sequence[int], root: int, tree: Tree
+) -> Iterator[tuple[float, int, tuple[int, int]]]:
+    """Models that lie between a would-be child and another: how much so, and both, nearest first.
 
-    The average of two fine-tunes lies closer to the root than either, and on the way to both. But
-    a true step on the way to one would be as far from the other as the root and more.
+    The average of two fine-tunes is closer to the root than either, and so on the way to both.
     """
     d = known.distance
-    if model == root or known.earlier[family, model].any():
-        return []
-    children = [m for m in family if tree.parents[m] == [model] and not known.earlier[model, m]]
-    for child in children:
-        others = [
-            m
-            for m in family
-            if m not in (model, child, root)
-            and tree.parents[m] != [model]
-            and d[m, root] >= DRIFTED * d[model, root]
-            and d[m, model] <= d[root, model]
-            and d[m, child] >= (1 - MARGIN) * d[root, child]
-            and not known.earlier[m, child]
-        ]
-        if others:
-            other = min(others, key=lambda m: d[m, model])
-            return sorted([child, other], key=lambda m: d[m, model])
-    return []
+    for child in family:
+        for model in tree.parents[child]:
+            if model == root or known.earlier[family, model].any() or known.earlier[model, child]:
+                continue
+            found = [
+                (float(d[m, child] ** 2 / (d[m, model] ** 2 + d[child, model] ** 2)), m)
+                for m in family
+                if m not in (model, child, root)
+                and np.isfinite([d[m, child], d[m, model]]).all()
+                and d[m, child] >= (1 - MARGIN) * d[root, child]
+                and not known.earlier[[m, child], [child, m]].any()
+            ]
+            most, other = max(found, default=(0.0, child))
+            if most > OBTUSE:
+                near, far = sorted([child, other], key=lambda m: d[m, model])
+                yield most, model, (near, far)
