@@ -14,6 +14,7 @@ import tstore
 from tstore.catalog import open_store
 from tstore.cli.arguments import RepoArgument, StoreArgument
 from tstore.cli.errors import exit_on_error
+from tstore.cli.estimate import estimate_command
 from tstore.cli.ingest import ingest_command
 from tstore.cli.lineage import lineage_command, similar_command
 from tstore.cli.tables import human, plural, print_table
@@ -42,6 +43,7 @@ def _progress() -> Progress:
 
 
 app.command("ingest")(ingest_command)
+app.command("estimate")(estimate_command)
 app.command("similar")(similar_command)
 app.command("lineage")(lineage_command)
 

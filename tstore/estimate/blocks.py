@@ -61,12 +61,14 @@ class Sampled:
     ----------
     blocks : dict of str to Block
         By id, in the order in which they came.
-    members : dict of Draw to list of (Member, str)
-        Members of each draw that could be read, with the id of what they hold.
+    members : dict of (int, int) to list of (Member, str)
+        By `Draw.key`: members that could be read, with the id of what they hold.
     nbytes : int
         Bytes read.
     unreadable : set of str
         Sources that could not be.
+    held : int
+        Bytes of the blocks that stay in memory, or would have if there were room.
     """
 
     blocks: dict[str, Block] = field(default_factory=dict)
@@ -74,10 +76,6 @@ class Sampled:
     nbytes: int = 0
     unreadable: set[str] = field(default_factory=set)
     held: int = 0
-
-    def of(self, draw: Draw) -> list[tuple[Member, str]]:
-        """Members of a draw, with the id of what they hold."""
-        return self.members[id(draw.cluster), draw.block]
 
     def groups(self) -> dict[GroupKey, SketchGroup]:
         """Those with sketches, by dtype and shape."""
@@ -106,7 +104,7 @@ class Sampled:
 def read_blocks(draws: Iterable[Draw], sketch: SketchSettings) -> Sampled:
     """Read, hash and sketch the blocks of all draws, each once."""
     sampled = Sampled()
-    distinct = {(id(draw.cluster), draw.block): draw for draw in draws}
+    distinct = {draw.key: draw for draw in draws}
     for key, draw in distinct.items():
         sampled.members[key] = list(_read(draw, sampled, sketch))
     return sampled

@@ -25,9 +25,8 @@ from tstore.plan.resized import MAX_GROWTH
 from tstore.settings import KIB, TaskSettings
 
 BLOCK_NBYTES = 64 * KIB
-"""Bytes of each tensor that are looked at together: small, so that many places fit into a sample."""
-OPAQUE_BLOCK_NBYTES = 256 * KIB
-"""The same of opaque bytes: zstd looks back farther than that."""
+"""Bytes that are looked at together: small, so that many places fit into a sample; blobs of such
+blocks take half a point more than those of whole tensors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,24 +75,25 @@ class Cluster:
     @cached_property
     def n_blocks(self) -> int:
         """Blocks that each member is cut into; of grown tensors, what all of them have."""
-        limit = OPAQUE_BLOCK_NBYTES if self.dtype == OPAQUE else BLOCK_NBYTES
-        return max(1, min(-(-self._least.nbytes // limit), self._least.nbytes // self._unit[0]))
+        least = self.least.nbytes
+        return max(1, min(-(-least // BLOCK_NBYTES), least // self._unit[0]))
 
     @property
     def block_nbytes(self) -> float:
         """Bytes to read of all members for one block, on average."""
-        return len(self.members) * self._least.nbytes / self.n_blocks
+        return len(self.members) * self.least.nbytes / self.n_blocks
 
     def block(self, member: Member, number: int) -> tuple[HubLocation, tuple[int, ...]]:
         """Where block `number` of a member lies, and its shape."""
         unit, tail = self._unit
-        n_units = self._least.nbytes // unit
+        n_units = self.least.nbytes // unit
         first, last = (n_units * i // self.n_blocks for i in (number, number + 1))
         location = HubLocation(member.source, member.start + first * unit, (last - first) * unit)
         return location, (last - first, *tail)
 
     @cached_property
-    def _least(self) -> Member:
+    def least(self) -> Member:
+        """Its smallest member."""
         return min(self.members, key=lambda member: member.nbytes)
 
     @cached_property
@@ -101,9 +101,9 @@ class Cluster:
         """What blocks are made of, in bytes, and its shape: rows, or elements of huge rows."""
         if self.dtype == OPAQUE:
             return 1, ()
-        nbytes, rest = divmod(self._least.nbytes, self._least.rows)
+        nbytes, rest = divmod(self.least.nbytes, self.least.rows)
         if rest:  # elements that are no whole bytes: such a tensor stays in one piece
-            return self._least.nbytes, (self._least.rows, *self.row)
+            return self.least.nbytes, (self.least.rows, *self.row)
         element, rest = divmod(nbytes, prod(self.row))
         return (nbytes, self.row) if rest or nbytes <= BLOCK_NBYTES else (element, ())
 

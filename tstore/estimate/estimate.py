@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from tstore.errors import EmptyHubError
 from tstore.estimate.blocks import Sampled, read_blocks
-from tstore.estimate.clusters import make_frame
+from tstore.estimate.clusters import Member, make_frame
 from tstore.estimate.encoding import Encoded, encode_blocks
 from tstore.estimate.sampling import Stratum, draw_sample, half_width, mean_and_variance
 from tstore.hub.snapshot import list_hub
@@ -21,6 +22,11 @@ MIN_SAMPLE = 64 * MIB
 """Read at least, or all of a smaller hub."""
 MAX_SAMPLE = 4 * GIB
 """Read at most where no sample is asked for: beyond, more bytes tell little more."""
+ENTRY_NBYTES = 260
+"""What a pack says of each of its blobs: id, offsets, codec, base, checksum."""
+MODEL_ERROR = 0.004
+"""Stored/raw by which blocks may mislead however many there are: blobs of whole tensors are a bit
+smaller, a base is chosen for a block by itself."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +61,11 @@ class EstimateOptions:
 
 
 @dataclass(frozen=True)
-class DtypeEstimate:
-    """Prediction for one dtype, or for opaque bytes.
+class Part:
+    """Prediction for the tensors of one dtype, for opaque bytes, or for all.
 
     Attributes
     ----------
-    dtype : str
     nbytes : int
         Raw bytes; exact.
     ratio, error : float
@@ -69,13 +74,17 @@ class DtypeEstimate:
         Shares of the raw bytes that are stored elsewhere already, without a base, and as deltas.
     """
 
-    dtype: str
     nbytes: int
     ratio: float
     error: float
     dedup: float
     alone: float
     delta: float
+
+    @property
+    def stored(self) -> int:
+        """Predicted bytes in packs."""
+        return round(self.ratio * self.nbytes)
 
 
 @dataclass(frozen=True)
@@ -84,15 +93,11 @@ class Estimate:
 
     Attributes
     ----------
-    nbytes, files : int
-        Raw bytes of what could be listed and read, and the number of files.
-    ratio, error : float
-        Stored/raw, and half of its 95 % interval.
-    stored, after_dedup : int
-        Predicted bytes.
-    dedup, alone, delta : float
-        Shares of the raw bytes; see `DtypeEstimate`.
-    dtypes : tuple of DtypeEstimate
+    files : int
+        Files of the hub.
+    total : Part
+        What could be listed and read.
+    dtypes : dict of str to Part
         Largest first.
     sampled : int
         Bytes read, beside headers.
@@ -100,16 +105,9 @@ class Estimate:
         Sources that could not be read.
     """
 
-    nbytes: int
     files: int
-    ratio: float
-    error: float
-    stored: int
-    after_dedup: int
-    dedup: float
-    alone: float
-    delta: float
-    dtypes: tuple[DtypeEstimate, ...]
+    total: Part
+    dtypes: dict[str, Part]
     sampled: int
     unreadable: tuple[str, ...]
 
@@ -130,34 +128,36 @@ def estimate_hub(options: EstimateOptions) -> Estimate:
     frame = make_frame(snapshot.files, TaskSettings())
     if not frame.nbytes:
         raise EmptyHubError(f"expected files with content in {options.hub}, found none")
-    strata = draw_sample(frame.clusters, options.sample_nbytes(frame.nbytes), options.seed)
+    wanted = options.sample_nbytes(frame.nbytes)
+    strata = draw_sample(frame.clusters, wanted, sketch.min_nbytes, options.seed)
     sampled = read_blocks((draw for stratum in strata for draw in stratum.draws), sketch)
     encoded = encode_blocks(sampled, options.plan, sketch)
-    values = {stratum.dtype: _values(stratum, sampled, encoded) for stratum in strata}
-    dtypes = sorted(
-        (_of_dtype(stratum, values[stratum.dtype]) for stratum in strata),
-        key=lambda found: (-found.nbytes, found.dtype),
+    said = [(stratum, _values(stratum, sampled, encoded)) for stratum in strata]
+    dtypes = {
+        dtype: _combined([one for one in said if one[0].dtype == dtype])
+        for dtype in {stratum.dtype: None for stratum in strata}
+    }
+    return Estimate(
+        files=frame.files,
+        total=_combined(said),
+        dtypes=dict(sorted(dtypes.items(), key=lambda found: -found[1].nbytes)),
+        sampled=sampled.nbytes,
+        unreadable=tuple(sorted({*frame.unreadable, *sampled.unreadable})),
     )
-    return _total(frame.nbytes, frame.files, strata, values, dtypes, sampled, frame.unreadable)
 
 
 def _values(stratum: Stratum, sampled: Sampled, encoded: dict[str, Encoded]) -> NDArray[np.float64]:
-    """Stored/raw, and the shares of dedup, alone and delta, of each draw: (4, draws)."""
-    found = {}
-    for draw in stratum.draws:
-        key = id(draw.cluster), draw.block
-        if key not in found:
-            found[key] = _of_members(draw.cluster.nbytes, sampled, encoded, key)
-    return np.array([found[id(draw.cluster), draw.block] for draw in stratum.draws]).T
+    """Stored/raw, and the shares of dedup, alone and delta, as each draw has them: (4, draws)."""
+    return np.array([_of_members(sampled.members[draw.key], encoded) for draw in stratum.draws]).T
 
 
 def _of_members(
-    nbytes: int, sampled: Sampled, encoded: dict[str, Encoded], key: tuple[int, int]
+    members: Iterable[tuple[Member, str]], encoded: dict[str, Encoded]
 ) -> tuple[float, float, float, float]:
     """What a block of all members of a cluster takes; who comes first pays for its duplicates."""
     raw = stored = alone = delta = 0.0
     seen = set[str]()
-    for member, name in sampled.members[key]:
+    for member, name in members:
         if name not in encoded:
             continue
         raw += member.nbytes * member.copies
@@ -174,50 +174,17 @@ def _of_members(
     return stored / raw, 1 - (alone + delta) / raw, alone / raw, delta / raw
 
 
-def _of_dtype(stratum: Stratum, values: NDArray[np.float64]) -> DtypeEstimate:
-    ratio, variance = mean_and_variance(stratum, values[0])
-    counts = {stratum.dtype: len(stratum.draws)}
-    return DtypeEstimate(
-        dtype=stratum.dtype,
-        nbytes=stratum.nbytes,
-        ratio=ratio,
-        error=half_width({stratum.dtype: variance}, counts),
-        **{
-            name: mean_and_variance(stratum, row)[0]
-            for name, row in zip(("dedup", "alone", "delta"), values[1:], strict=True)
-        },
-    )
-
-
-def _total(
-    nbytes: int,
-    files: int,
-    strata: Sequence[Stratum],
-    values: dict[str, NDArray[np.float64]],
-    dtypes: Sequence[DtypeEstimate],
-    sampled: Sampled,
-    unreadable: Sequence[str],
-) -> Estimate:
-    def mean(name: str) -> float:
-        return sum(getattr(found, name) * found.nbytes for found in dtypes) / nbytes
-
-    variances = {
-        stratum.dtype: mean_and_variance(stratum, values[stratum.dtype][0])[1]
-        * (stratum.nbytes / nbytes) ** 2
-        for stratum in strata
-    }
-    ratio, dedup = mean("ratio"), mean("dedup")
-    return Estimate(
-        nbytes=nbytes,
-        files=files,
-        ratio=ratio,
-        error=half_width(variances, {s.dtype: len(s.draws) for s in strata}),
-        stored=round(ratio * nbytes),
-        after_dedup=round((1 - dedup) * nbytes),
-        dedup=dedup,
-        alone=mean("alone"),
-        delta=mean("delta"),
-        dtypes=tuple(dtypes),
-        sampled=sampled.nbytes,
-        unreadable=tuple(sorted({*unreadable, *sampled.unreadable})),
-    )
+def _combined(said: Sequence[tuple[Stratum, NDArray[np.float64]]]) -> Part:
+    """Sum of some strata."""
+    nbytes = sum(stratum.nbytes for stratum, _ in said)
+    means, variances = np.zeros(4), []
+    for stratum, values in said:
+        weight = stratum.nbytes / nbytes
+        found = [mean_and_variance(stratum, row) for row in values]
+        means += weight * np.array([mean for mean, _ in found])
+        entries = ENTRY_NBYTES * stratum.n_members * (1 - found[1][0])
+        means[0] += entries / nbytes
+        variances.append(weight**2 * found[0][1])
+    error = half_width(variances, [len(stratum.draws) for stratum, _ in said])
+    ratio, dedup, alone, delta = means.tolist()
+    return Part(nbytes, ratio, math.hypot(error, MODEL_ERROR), dedup, alone, delta)
