@@ -18,6 +18,8 @@ from tstore.settings import PlanSettings
 from tstore_codecs.registry import codec_by_name
 
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_MIN_BYTES = 2.0
+"""Fewer bytes would be taken for a share."""
 _SAMPLE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:(%)|([kMGT]?)B)?")
 
 
@@ -30,15 +32,13 @@ def parse_sample(text: str) -> float:
         It is neither.
     """
     match = _SAMPLE.fullmatch(text)
-    value = float(match[1]) if match else 0.0
-    if match and match[2]:
-        value /= 100
-    elif match and match[3] is not None:
-        value = max(value * _UNITS[match[3]], 1.0 + 1e-9)
-    is_share = match is not None and match[3] is None
-    if value <= 0 or (is_share and value > 1):
+    number = float(match[1]) if match else 0.0
+    if match and match[3] is not None and number > 0:
+        return max(number * _UNITS[match[3]], _MIN_BYTES)
+    share = number / 100 if match and match[2] else number
+    if not 0 < share <= 1:
         raise typer.BadParameter(f"expected a share like 5% or bytes like 500MB, found {text!r}")
-    return value
+    return share
 
 
 def estimate_command(
