@@ -65,7 +65,7 @@ def find_copies(found: Occurrences) -> list[Copy]:
     for row, column in enumerate(mean.argmin(axis=1)):
         if mean[row, column] <= MAX_ENTROPY_GAP and mean[:, column].argmin() == row:
             at = (found.model == wide[row]) & (found.nbytes >= KIB)
-            widened = bool(np.median(found.lowest[at]) == 0.0) if at.any() else False
+            widened = bool(np.median(found.low[at]) == 0.0) if at.any() else False
             copies.append(Copy(wide[row], narrow[int(column)], widened))
     return copies
 

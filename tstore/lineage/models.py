@@ -30,7 +30,7 @@ _OCCURRENCES = """
 SELECT t.repo, t.revision, t.path, t.name, coalesce(t.part, -1) AS part, t.tensor_id, t.dtype,
        t.shape, t.nbytes,
        CASE WHEN t.nbytes >= $min_nbytes THEN r."row" END AS "row",
-       list_extract(r.plane_entropy, -1) AS entropy, list_extract(r.plane_entropy, 1) AS lowest
+       list_extract(r.plane_entropy, -1) AS entropy, list_extract(r.plane_entropy, 2) AS low
 FROM tensors t JOIN current_files f USING (repo, revision, path, run)
 LEFT JOIN fingerprint_rows r USING (tensor_id)
 WHERE t.nbytes > 0
@@ -90,8 +90,8 @@ class Occurrences:
     nbytes : int64 (n,)
     entropy : float64 (n,)
         Of its highest byte plane, in bits per byte; nan if there is none.
-    lowest : float64 (n,)
-        The same of the lowest byte plane.
+    low : float64 (n,)
+        The same of the second lowest byte plane; the lowest has the sign.
     dtypes : tuple of str
         By place.
     rows : int64 (n,)
@@ -107,7 +107,7 @@ class Occurrences:
     row: NDArray[np.int64]
     nbytes: NDArray[np.int64]
     entropy: NDArray[np.float64]
-    lowest: NDArray[np.float64]
+    low: NDArray[np.float64]
     dtypes: tuple[str, ...]
     rows: NDArray[np.int64]
     names: tuple[str, ...]
@@ -158,7 +158,7 @@ def _occurrences(table: pa.Table) -> Occurrences:
         row=table["row"].fill_null(-1).to_numpy(),
         nbytes=nbytes,
         entropy=_floats(table["entropy"]),
-        lowest=_floats(table["lowest"]),
+        low=_floats(table["low"]),
         dtypes=tuple(place[2] for place in dict.fromkeys(places)),
         rows=np.array([shape[0] if shape else 1 for shape in shapes], dtype=np.int64),
         names=tuple(columns["name"]),
