@@ -24,9 +24,11 @@ from tstore.ids import OPAQUE
 from tstore.plan.resized import MAX_GROWTH
 from tstore.settings import KIB, TaskSettings
 
-BLOCK_NBYTES = 64 * KIB
-"""Bytes that are looked at together: small, so that many places fit into a sample; blobs of such
-blocks take half a point more than those of whole tensors."""
+BLOCK_NBYTES = 256 * KIB
+"""Bytes of a tensor that are looked at together. With fewer, more places fit into a sample; but
+each block would choose a base of its own and need tables of its own, which tensors do not."""
+OPAQUE_BLOCK_NBYTES = 64 * KIB
+"""The same of opaque bytes, which have no bases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,8 @@ class Cluster:
     @cached_property
     def n_blocks(self) -> int:
         """Blocks that each member is cut into; of grown tensors, what all of them have."""
-        least = self.least.nbytes
-        return max(1, min(-(-least // BLOCK_NBYTES), least // self._unit[0]))
+        limit = OPAQUE_BLOCK_NBYTES if self.dtype == OPAQUE else BLOCK_NBYTES
+        return max(1, min(-(-self.least.nbytes // limit), self.least.nbytes // self._unit[0]))
 
     @property
     def block_nbytes(self) -> float:
