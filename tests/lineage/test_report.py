@@ -8,7 +8,8 @@ from support.inline import ingest_inline
 from tstore.catalog import open_store
 from tstore.errors import LineageTooLargeError, RepoNotFoundError
 from tstore.lineage import places, report
-from tstore.lineage.report import find_lineage, find_similar
+from tstore.lineage.report import find_lineage
+from tstore.lineage.similar import find_similar
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,8 @@ from tstore.catalog import open_store
 from tstore.cli.arguments import JsonOption, RepoArgument, StoreArgument
 from tstore.cli.errors import exit_on_error
 from tstore.cli.tables import human, print_table
-from tstore.lineage.report import Neighbour, Origin, Parent, find_lineage, find_similar
+from tstore.lineage.report import Origin, Parent, find_lineage
+from tstore.lineage.similar import Neighbour, find_similar
 
 _MAX_NEIGHBOURS = 10
 _VERDICTS = {

@@ -39,6 +39,8 @@ class Block:
         Predicted stored/raw without a base.
     sketch : int16 array or None
         None where the whole tensor is too small for one.
+    data : uint8 array or None
+        Its bytes, if they stay in memory.
     """
 
     dtype: str
@@ -79,26 +81,21 @@ class Sampled:
 
     def groups(self) -> dict[GroupKey, SketchGroup]:
         """Those with sketches, by dtype and shape."""
-        found: dict[GroupKey, list[str]] = {}
+        found: dict[GroupKey, dict[str, NDArray[np.int16]]] = {}
         for name, block in self.blocks.items():
             if block.sketch is not None:
-                found.setdefault((block.dtype, block.shape), []).append(name)
+                found.setdefault((block.dtype, block.shape), {})[name] = block.sketch
         return {
             key: SketchGroup(
                 dtype=key[0],
                 shape=key[1],
-                nbytes=self.blocks[names[0]].location.nbytes,
-                ids=tuple(names),
-                sketches=np.stack([self._sketch(name) for name in names]),
-                standalone=np.array([self.blocks[name].standalone for name in names]),
+                nbytes=self.blocks[next(iter(sketches))].location.nbytes,
+                ids=tuple(sketches),
+                sketches=np.stack(list(sketches.values())),
+                standalone=np.array([self.blocks[name].standalone for name in sketches]),
             )
-            for key, names in found.items()
+            for key, sketches in found.items()
         }
-
-    def _sketch(self, name: str) -> NDArray[np.int16]:
-        sketch = self.blocks[name].sketch
-        assert sketch is not None
-        return sketch
 
 
 def read_blocks(draws: Iterable[Draw], sketch: SketchSettings) -> Sampled:

@@ -11,7 +11,7 @@ import posixpath
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 
 from tstore.errors import SourceRejectedError
@@ -21,6 +21,7 @@ from tstore.hub.names import name_tail
 from tstore.hub.reader import SourceFile, open_source
 from tstore.hub.snapshot import HubFile
 from tstore.ids import OPAQUE
+from tstore.objects.ahead import read_ahead
 from tstore.plan.resized import MAX_GROWTH
 from tstore.settings import KIB, TaskSettings
 
@@ -29,6 +30,9 @@ BLOCK_NBYTES = 256 * KIB
 each block would choose a base of its own and need tables of its own, which tensors do not."""
 OPAQUE_BLOCK_NBYTES = 64 * KIB
 """The same of opaque bytes, which have no bases."""
+
+HEADER_NBYTES = 256 * KIB
+"""What reading a header takes, about: several are read ahead from object storage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +155,13 @@ def make_frame(files: Iterable[HubFile], tasks: TaskSettings) -> Frame:
             paths[file.source] = file.path
     places: dict[_Place, list[Member]] = {}
     unreadable = []
-    for source, path in paths.items():
+    reads = (
+        (source.source, HEADER_NBYTES, partial(_extents, source, path, tasks))
+        for source, path in paths.items()
+    )
+    for (source, path), take in zip(paths.items(), read_ahead(reads), strict=True):
         try:
-            extents = _extents(source, path, tasks)
+            extents = take()
         except SourceRejectedError:
             unreadable.append(source.source)
             continue
@@ -198,5 +206,6 @@ def _kin(place: _Place, members: list[Member]) -> Iterator[Cluster]:
     ordered = sorted(members, key=lambda member: member.rows)
     while ordered:
         near = [m for m in ordered if m.rows <= MAX_GROWTH * ordered[0].rows]
-        yield Cluster(dtype, row, tuple(m for m in members if m in set(near)))
+        chosen = set(near)
+        yield Cluster(dtype, row, tuple(member for member in members if member in chosen))
         ordered = ordered[len(near) :]

@@ -1,61 +1,24 @@
-"""Answers of ``tstore similar`` and ``tstore lineage``."""
+"""Answers of ``tstore lineage``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from tstore.catalog import Catalog, Store
-from tstore.errors import LineageTooLargeError, RepoNotFoundError
+from tstore.catalog import Store
+from tstore.errors import LineageTooLargeError
 from tstore.lineage.claims import read_claims
 from tstore.lineage.copies import find_copies
 from tstore.lineage.family import MIN_COMPARED, Lineage, infer_lineage
-from tstore.lineage.models import Model, Occurrences, read_models
-from tstore.lineage.places import Place, each_place, parts_of
+from tstore.lineage.models import Model
+from tstore.lineage.opened import Opened, opened
 from tstore.lineage.relations import Relations, relate
-from tstore.restore.lookup import resolve_revision
 
 MAX_MODELS = 2048
 """Models compared with one another; with more, only the nearest of one repository are."""
-
-
-@dataclass(frozen=True)
-class TensorMatch:
-    """A tensor and its nearest counterpart in another model."""
-
-    name: str
-    dtype: str
-    nbytes: int
-    other: str
-    counterpart: str
-    share: float
-
-
-@dataclass(frozen=True)
-class Neighbour:
-    """A model that has tensors in common with another.
-
-    Attributes
-    ----------
-    model : str
-    compared, near : float
-        Share of the bytes with a counterpart of the same kind, and with one that is near.
-    identical : float
-        Share of the tensors that are bit-identical there.
-    distance : float
-        Byte-weighted mean share of differing bits.
-    """
-
-    model: str
-    compared: float
-    near: float
-    identical: float
-    distance: float
 
 
 @dataclass(frozen=True)
@@ -116,113 +79,6 @@ class Origin:
     verdict: str
 
 
-@dataclass(frozen=True)
-class _Opened:
-    """An open catalog and what lies in it."""
-
-    store: Store
-    catalog: Catalog
-    connection: duckdb.DuckDBPyConnection
-    found: Occurrences
-
-    def places(self, wanted: NDArray[np.bool_], targets: NDArray[np.bool_]) -> Iterator[Place]:
-        parts = parts_of(self.catalog)
-        return each_place(self.found, parts, self.store.sketch, wanted, targets)
-
-    def of_repo(self, repo: str, revision: str | None) -> NDArray[np.bool_]:
-        """Which models a revision has."""
-        name = resolve_revision(self.connection, repo, revision)
-        models = self.found.models
-        wanted = np.array([m.repo == repo and m.revision == name for m in models], dtype=np.bool_)
-        if not wanted.any():
-            raise RepoNotFoundError(
-                f"expected tensors in {repo}, found none; tstore info shows what it holds",
-                repo=repo,
-            )
-        return wanted
-
-
-@contextmanager
-def _opened(store: Store) -> Iterator[_Opened]:
-    catalog = store.catalog()
-    with catalog.connect() as connection:
-        found = read_models(connection, catalog, store.sketch.min_nbytes)
-        yield _Opened(store, catalog, connection, found)
-
-
-def find_similar(
-    store: Store, repo: str, revision: str | None = None, *, tensors: bool = False
-) -> tuple[dict[str, list[Neighbour]], list[TensorMatch]]:
-    """Nearest models of each model of a repository, by the catalog alone.
-
-    Parameters
-    ----------
-    store : Store
-    repo : str
-    revision : str, optional
-    tensors : bool
-        Whether to match the tensors of each model with those of its nearest neighbour.
-
-    Returns
-    -------
-    neighbours : dict of str to list of Neighbour
-        By model, the nearest first.
-    matches : list of TensorMatch
-
-    Raises
-    ------
-    RepoNotFoundError, RevisionNotFoundError
-    """
-    with _opened(store) as opened:
-        targets = opened.of_repo(repo, revision)
-        models = opened.found.models
-        sums = relate(opened.found, opened.places(np.ones_like(targets), targets))
-        shown = np.flatnonzero(targets).tolist()
-        neighbours = {models[i].name: _neighbours(models, sums, i) for i in shown}
-        matches = list[TensorMatch]()
-        if tensors:
-            index = {model.name: i for i, model in enumerate(models)}
-            for name, found in neighbours.items():
-                if found:
-                    matches += _match(opened, index[name], index[found[0].model])
-    return neighbours, matches
-
-
-def _neighbours(models: Sequence[Model], sums: Relations, i: int) -> list[Neighbour]:
-    order = np.lexsort((np.arange(len(models)), sums.share[i]))
-    return [
-        Neighbour(
-            model=models[j].name,
-            compared=float(sums.compared[i, j]) / models[i].nbytes,
-            near=float(sums.near[i, j]) / models[i].nbytes,
-            identical=float(sums.n_identical[i, j]) / models[i].n_tensors,
-            distance=float(sums.share[i, j]),
-        )
-        for j in order
-        if j != i and sums.compared[i, j] > 0
-    ]
-
-
-def _match(opened: _Opened, model: int, other: int) -> Iterator[TensorMatch]:
-    found = opened.found
-    wanted, targets = (np.zeros(len(found.models), dtype=np.bool_) for _ in range(2))
-    wanted[[model, other]] = targets[model] = True
-    for place in opened.places(wanted, targets):
-        there = np.flatnonzero(found.model[place.at] == other)
-        for row, target in enumerate(place.targets):
-            share = np.where(np.isnan(place.share[row, there]), np.inf, place.share[row, there])
-            if np.isfinite(share).any():
-                at, best = place.at[target], there[share.argmin()]
-                yield TensorMatch(
-                    name=found.names[at],
-                    dtype=found.dtypes[found.place[at]],
-                    nbytes=int(found.nbytes[at]),
-                    other=found.models[other].name,
-                    counterpart=found.names[place.at[best]],
-                    share=float(share.min()),
-                )
-
-
 def find_lineage(
     store: Store, repo: str | None = None, revision: str | None = None
 ) -> list[Origin]:
@@ -234,20 +90,20 @@ def find_lineage(
     LineageTooLargeError
         There are more than `MAX_MODELS` models, and no repository is named.
     """
-    with _opened(store) as opened:
-        models = opened.found.models
+    with opened(store) as view:
+        models = view.found.models
         asked = np.ones(len(models), dtype=np.bool_)
         if repo is not None:
-            asked = opened.of_repo(repo, revision)
-        wanted = _comparable(opened, asked)
-        sums = relate(opened.found, opened.places(wanted, wanted))
-        lineage = infer_lineage(models, sums, find_copies(opened.found))
+            asked = view.of_repo(repo, revision)
+        wanted = _comparable(view, asked)
+        sums = relate(view.found, view.places(wanted, wanted))
+        lineage = infer_lineage(models, sums, find_copies(view.found))
         shown = np.flatnonzero(asked)
-        votes = _votes(opened, lineage, shown)
-        return [_origin(opened, sums, lineage, votes, int(i)) for i in shown]
+        votes = _votes(view, lineage, shown)
+        return [_origin(view, sums, lineage, votes, int(i)) for i in shown]
 
 
-def _comparable(opened: _Opened, asked: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _comparable(view: Opened, asked: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Models to compare with one another: all, or so many as are near to those asked for."""
     n = asked.size
     if n <= MAX_MODELS:
@@ -257,23 +113,21 @@ def _comparable(opened: _Opened, asked: NDArray[np.bool_]) -> NDArray[np.bool_]:
             f"expected at most {MAX_MODELS} models to compare all with all, found {n}; name a "
             "repository"
         )
-    sums = relate(opened.found, opened.places(np.ones(n, dtype=np.bool_), asked))
+    sums = relate(view.found, view.places(np.ones(n, dtype=np.bool_), asked))
     nearest = np.argsort(sums.leading_share[asked].min(axis=0), kind="stable")
     wanted = asked.copy()
     wanted[nearest[:MAX_MODELS]] = True
     return wanted
 
 
-def _votes(
-    opened: _Opened, lineage: Lineage, shown: NDArray[np.int64]
-) -> dict[tuple[int, int], int]:
+def _votes(view: Opened, lineage: Lineage, shown: NDArray[np.int64]) -> dict[tuple[int, int], int]:
     """How many tensors of each shown model are nearest to which of its candidates."""
-    found = opened.found
+    found = view.found
     wanted, targets = (np.zeros(len(found.models), dtype=np.bool_) for _ in range(2))
     targets[shown] = wanted[shown] = True
     wanted[[p for i in shown for p in lineage.parents[i]]] = True
     votes: dict[tuple[int, int], int] = {}
-    for place in opened.places(wanted, targets):
+    for place in view.places(wanted, targets):
         models = found.model[place.at]
         for row, target in enumerate(place.targets):
             model = int(models[target])
@@ -286,13 +140,13 @@ def _votes(
 
 
 def _origin(
-    opened: _Opened,
+    view: Opened,
     sums: Relations,
     lineage: Lineage,
     votes: dict[tuple[int, int], int],
     i: int,
 ) -> Origin:
-    models = opened.found.models
+    models = view.found.models
 
     def names(indices: Sequence[int]) -> tuple[str, ...]:
         return tuple(models[j].name for j in indices)
@@ -308,7 +162,7 @@ def _origin(
         )
         for rank, j in enumerate(lineage.parents[i])
     )
-    claims = read_claims(opened.store, opened.connection, models[i])
+    claims = read_claims(view.store, view.connection, models[i])
     copy = lineage.copy[i]
     return Origin(
         model=models[i].name,
