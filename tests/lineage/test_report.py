@@ -6,10 +6,12 @@ import pytest
 from support.hubs import bf16_weights, drifted, safetensors_bytes
 from support.inline import ingest_inline
 from tstore.catalog import open_store
+from tstore.catalog.store import open_or_create
 from tstore.errors import LineageTooLargeError, RepoNotFoundError
 from tstore.lineage import places, report
 from tstore.lineage.report import find_lineage
 from tstore.lineage.similar import find_similar
+from tstore.settings import SketchSettings
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +50,10 @@ def test_one_repository_is_told_as_among_all(example_store, origins):
     assert find_lineage(example_store, "acme/pygpt-docs") == [origins["acme/pygpt-docs"]]
     with pytest.raises(RepoNotFoundError, match="expected tensors"):
         find_lineage(example_store, "broken/pygpt-truncated")
+
+
+def test_an_empty_store_has_no_lineage(tmp_path):
+    assert find_lineage(open_or_create(str(tmp_path), SketchSettings())) == []
 
 
 def test_too_many_models_need_a_repository(example_store, origins, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -118,12 +119,14 @@ def _evidence(
     compared = np.maximum(sums.compared[at], sums.compared[at].T)
     enough = compared >= MIN_COMPARED * np.minimum.outer(nbytes, nbytes)
     limits = np.array([near_limit(model.dtype) for model in models])
-    run = np.array(
-        [[a.repo == b.repo and a.revision == b.revision for b in models] for a in models]
-    )
-    run = run.reshape(enough.shape)
+
+    def each_pair(holds: Callable[[Model, Model], bool]) -> NDArray[np.bool_]:
+        pairs = [holds(a, b) for a in models for b in models]
+        return np.array(pairs, dtype=np.bool_).reshape(enough.shape)
+
+    run = each_pair(lambda a, b: (a.repo, a.revision) == (b.repo, b.revision))
     related = enough & (run | (mean(sums.differing) <= np.maximum.outer(limits, limits)))
-    earlier = np.array([[a.order < b.order for b in models] for a in models]).reshape(enough.shape)
+    earlier = each_pair(lambda a, b: a.order < b.order)
     anchored = np.zeros(len(models), dtype=np.bool_)
     anchored[[end for pair in copies for end in (pair.wide, pair.narrow)]] = True
     return Evidence(
