@@ -123,6 +123,10 @@ class RevisionNotFoundError(TStoreError):
     """The repository holds no such revision."""
 
 
+class LineageTooLargeError(TStoreError):
+    """More models than can be compared with one another."""
+
+
 class PlanInvariantError(TStoreError):
     """A plan breaks a rule that every plan must keep."""
 

@@ -12,8 +12,11 @@ from rich.progress import Progress
 
 import tstore
 from tstore.catalog import open_store
+from tstore.cli.arguments import RepoArgument, StoreArgument
 from tstore.cli.errors import exit_on_error
+from tstore.cli.estimate import estimate_command
 from tstore.cli.ingest import ingest_command
+from tstore.cli.lineage import lineage_command, similar_command
 from tstore.cli.removing import gc_command, rm_command, undelete_command
 from tstore.cli.replan import replan_command
 from tstore.cli.tables import human, plural, print_table
@@ -31,10 +34,6 @@ app = typer.Typer(
 )
 _errors = Console(stderr=True)
 
-StoreArgument = Annotated[
-    str, typer.Argument(metavar="STORE", help="Directory or s3://bucket/prefix.")
-]
-RepoArgument = Annotated[str, typer.Argument(metavar="REPO", help="Repository id, e.g. org/name.")]
 RevisionOption = Annotated[
     str | None,
     typer.Option(help="Revision or ref (default: main); REVISION@RUN as it was after that run."),
@@ -51,6 +50,9 @@ app.command("replan")(replan_command)
 app.command("rm")(rm_command)
 app.command("undelete")(undelete_command)
 app.command("gc")(gc_command)
+app.command("estimate")(estimate_command)
+app.command("similar")(similar_command)
+app.command("lineage")(lineage_command)
 
 
 @app.command("ls")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from tstore.cli.arguments import RepoArgument, StoreArgument
 from tstore.cli.errors import exit_on_error
 from tstore.cli.tables import human, parse_share, plural
 
@@ -27,12 +28,6 @@ def parse_age(text: str) -> timedelta:
     if match is None:
         raise typer.BadParameter(f"expected a time such as 7d, 12h or 0s, found {text!r}")
     return timedelta(**{_UNITS[match[2]]: float(match[1])})
-
-
-StoreArgument = Annotated[
-    str, typer.Argument(metavar="STORE", help="Directory or s3://bucket/prefix.")
-]
-RepoArgument = Annotated[str, typer.Argument(metavar="REPO", help="Repository id, e.g. org/name.")]
 
 
 def rm_command(

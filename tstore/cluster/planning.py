@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -22,6 +21,7 @@ from tstore.plan.rows import write_plans
 from tstore.plan.shards import SHARD_ROWS, PlanSetup, plan_shard, plan_shards
 from tstore.plan.stored import place_stored
 from tstore.predict.drift import drifted_pairs
+from tstore.predict.fitting import fit_pairs
 from tstore.predict.measure import (
     Readable,
     measure_shard,
@@ -29,7 +29,7 @@ from tstore.predict.measure import (
     rows_of_lost,
 )
 from tstore.predict.pairs import MAX_MEMBERS, Pair, choose_pairs
-from tstore.predict.tensorpred import Measured, TensorPred, fit
+from tstore.predict.tensorpred import TensorPred
 from tstore.sketch.groups import GroupKey, SketchGroup
 from tstore.sketch.layout import SketchLayout
 
@@ -159,7 +159,7 @@ def _predictors(
         rows = pa.concat_tables([known, pairs])
         fresh = set(pairs["dtype"].to_pylist())
         predictors = {
-            dtype: _fit(job, rows, dtype, codec)
+            dtype: fit_pairs(rows, dtype, codec, job.store.sketch)
             if predictor is None or dtype in fresh
             else predictor
             for dtype, predictor in fitted.items()
@@ -205,19 +205,6 @@ def _measure(
     shard_keys = job.fan_out(stage, shards, nbytes, job.options.plan)
     rows = job.workspace.rows("measure", "pairs", shard_keys).to_table(columns=PAIRS.names)
     return rows.cast(PAIRS)
-
-
-def _fit(job: Job, pairs: pa.Table, dtype: str, codec: str) -> TensorPred:
-    rows = pairs.filter(pc.equal(pairs["dtype"], dtype))
-    rows = rows.sort_by([("target_id", "ascending"), ("base_id", "ascending")])
-    layout = SketchLayout.of(dtype, job.store.sketch)
-    flat = pc.list_flatten(rows["group_distance"]).to_numpy()
-    measured = Measured(
-        p=np.ascontiguousarray(flat.reshape(-1, layout.n_groups).T),
-        ratio=rows["ratio"].to_numpy(),
-        nbytes=rows["nbytes"].to_numpy(),
-    )
-    return fit(dtype, codec, layout.shares, measured)
 
 
 def _bases_in_use(job: Job) -> dict[GroupKey, set[str]]:

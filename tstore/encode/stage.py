@@ -32,7 +32,7 @@ from tstore.objects import open_objects
 from tstore.objects.ahead import is_remote, read_ahead
 
 _BAD_BLOB = BlobDamagedError, BlobMissingError
-_WORTH_TRYING_ALONE = 0.9
+WORTH_TRYING_ALONE = 0.9
 """A delta above this share of the predicted standalone size is compared with the real one."""
 
 
@@ -130,7 +130,7 @@ def _encode(
     _, _, shape = parse_tensor_id(item.target.tensor_id)
     with spending("encode", target.nbytes):
         blob = tstore_codecs.encode(target, dtype=item.dtype, codec=codec, shape=shape, base=base)
-        if base is not None and len(blob) > _WORTH_TRYING_ALONE * item.alone_nbytes:
+        if base is not None and len(blob) > WORTH_TRYING_ALONE * item.alone_nbytes:
             alone = tstore_codecs.encode(
                 target, dtype=item.dtype, codec=standalone_codec, shape=shape
             )
