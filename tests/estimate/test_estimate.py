@@ -98,4 +98,4 @@ def test_samples_are_shares_or_bytes(text, value):
 def test_other_samples_are_refused(text):
     result = CliRunner().invoke(app, ["estimate", "hub", f"--sample={text}"])
     assert result.exit_code == 2
-    assert "expected a share like 5% or bytes like" in " ".join(result.stderr.split())
+    assert "expected a share such as 5% or bytes such as" in " ".join(result.stderr.split())

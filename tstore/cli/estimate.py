@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import asdict
 from typing import Annotated
 
@@ -12,15 +11,13 @@ from rich.console import Console
 
 from tstore.cli.arguments import JsonOption
 from tstore.cli.errors import exit_on_error
-from tstore.cli.tables import human, plural, print_table
+from tstore.cli.tables import human, parse_nbytes, parse_share, plural, print_table
 from tstore.estimate.estimate import EstimateOptions, Part, estimate_hub
 from tstore.settings import PlanSettings
 from tstore_codecs.registry import codec_by_name
 
-_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _MIN_BYTES = 2.0
 """Fewer bytes would be taken for a share."""
-_SAMPLE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:(%)|([kMGT]?)B)?")
 
 
 def parse_sample(text: str) -> float:
@@ -29,16 +26,18 @@ def parse_sample(text: str) -> float:
     Raises
     ------
     typer.BadParameter
-        It is neither.
+        It is neither, or nothing at all.
     """
-    match = _SAMPLE.fullmatch(text)
-    number = float(match[1]) if match else 0.0
-    if match and match[3] is not None and number > 0:
-        return max(number * _UNITS[match[3]], _MIN_BYTES)
-    share = number / 100 if match and match[2] else number
-    if not 0 < share <= 1:
-        raise typer.BadParameter(f"expected a share like 5% or bytes like 500MB, found {text!r}")
-    return share
+    is_size = text.strip().endswith("B")
+    try:
+        found = float(parse_nbytes(text)) if is_size else parse_share(text)
+    except typer.BadParameter:
+        found = 0.0
+    if not found:
+        raise typer.BadParameter(
+            f"expected a share such as 5% or bytes such as 500MB, found {text!r}"
+        )
+    return max(found, _MIN_BYTES) if is_size else found
 
 
 def estimate_command(
