@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from support.hubs import bf16_weights, drifted, file_hashes, safetensors_bytes
+from support.hubs import FAMILY_LAYERS as LAYERS
+from support.hubs import file_hashes, write_family
 from support.inline import ingest_inline, replan_inline
 from support.stores import restore_all
 from tstore.catalog import open_store
@@ -18,24 +18,6 @@ from tstore.restore.lookup import blobs_for, files_of
 from tstore.restore.reader import TensorReader
 from tstore.restore.verify import verify
 from tstore.settings import KIB, TaskSettings
-
-LAYERS = 4
-
-
-def write_family(root: Path, count: int) -> list[Path]:
-    """Fine-tunes of one model, and that model last: by arrival a bad one becomes the base."""
-    rng = np.random.default_rng(11)
-    centre = [bf16_weights(rng, 128, 96) for _ in range(LAYERS)]
-    folders = []
-    for number in range(count):
-        last = number == count - 1
-        weights = centre if last else [drifted(rng, weight, 0.25) for weight in centre]
-        folder = root / f"batch{number}/lab/m{number}"
-        folder.mkdir(parents=True)
-        entries = {f"layer.{i}.weight": ("BF16", weight) for i, weight in enumerate(weights)}
-        (folder / "model.safetensors").write_bytes(safetensors_bytes(entries, {"n": str(number)}))
-        folders.append(folder.parents[1])
-    return folders
 
 
 @pytest.fixture

@@ -63,6 +63,26 @@ def write_small_hub(root: Path) -> Path:
     return root
 
 
+FAMILY_LAYERS = 4
+
+
+def write_family(root: Path, count: int) -> list[Path]:
+    """Hubs of one model each: fine-tunes of one, and that one last, so that by arrival a worse
+    one becomes the base."""
+    rng = np.random.default_rng(11)
+    centre = [bf16_weights(rng, 128, 96) for _ in range(FAMILY_LAYERS)]
+    hubs = []
+    for number in range(count):
+        last = number == count - 1
+        weights = centre if last else [drifted(rng, weight, 0.25) for weight in centre]
+        folder = root / f"batch{number}/lab/m{number}"
+        folder.mkdir(parents=True)
+        entries = {f"layer.{i}.weight": ("BF16", weight) for i, weight in enumerate(weights)}
+        (folder / "model.safetensors").write_bytes(safetensors_bytes(entries, {"n": str(number)}))
+        hubs.append(folder.parents[1])
+    return hubs
+
+
 def file_hashes(root: Path) -> dict[str, str]:
     """SHA-256 of every file below `root`, by relative path."""
     return {

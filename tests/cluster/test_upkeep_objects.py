@@ -1,0 +1,40 @@
+"""Replan, rm and gc on a store in object storage, over a network that fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.faulty_proxy import ONE_IN_FIVE, Fault, faulty_proxy
+from support.hubs import file_hashes, write_family
+from support.inline import gc_inline, ingest_inline, replan_inline, verify_inline
+from tstore.catalog import keys, lease, open_store
+from tstore.catalog.removal import remove
+from tstore.objects import open_objects
+from tstore.restore.files import restore_repo
+from tstore.restore.verify import verify
+
+
+@pytest.mark.parametrize("faulty", [False, True])
+def test_a_store_in_s3_is_kept_small(s3, tmp_path, monkeypatch, faulty):
+    hubs, store = write_family(tmp_path / "hubs", 4), s3.uri("store")
+    for hub in hubs:
+        ingest_inline(hub, store)
+    before = {info.key for info in open_objects(store).list(keys.PACKS)}
+    with faulty_proxy(s3.endpoint, ONE_IN_FIVE if faulty else {}, seed=3) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
+        report = replan_inline(store)
+        assert report.counts["bytes_after"] < report.counts["bytes_before"]
+        objects = open_objects(store)
+        with lease.hold(objects, "test", wait_s=0.0, on_wait=print) as writer:
+            remove(open_store(store), writer, "lab/m1", None)
+        gc_inline(store, compact_below=1.0)
+        gc_inline(store)
+        assert verify_inline(store).problems == []
+    assert (sum(proxy.fired[fault] for fault in Fault if fault is not Fault.DELAYED) > 3) is faulty
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3.endpoint)
+    assert not before & {info.key for info in open_objects(store).list(keys.PACKS)}
+    assert verify(open_store(store), read_data=True).problems == []
+    for number in (0, 2, 3):
+        out = tmp_path / f"out{number}"
+        restore_repo(open_store(store), f"lab/m{number}", out)
+        assert file_hashes(out) == file_hashes(hubs[number] / f"lab/m{number}")
