@@ -63,7 +63,7 @@ def test_a_job_that_waited_takes_the_hub_as_it_is_then(tmp_path: Path) -> None:
 def test_shards_of_an_interrupted_job_count_only_with_their_packs(tmp_path: Path) -> None:
     hub, store = write_small_hub(tmp_path / "hub"), tmp_path / "store"
     with (
-        mock.patch("tstore.cluster.committing.commit", side_effect=KeyboardInterrupt),
+        mock.patch("tstore.catalog.publish.commit", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
         ingest_inline(hub, store)

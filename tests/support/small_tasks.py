@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-import tstore.cluster.committing
+import tstore.catalog.publish
 import tstore.cluster.fanout
 import tstore.cluster.ingest
 from tstore.cluster.ingest import IngestOptions
@@ -47,7 +47,7 @@ def die_after_shards(stage: str, count: int) -> None:
 def die_at(moment: str) -> None:
     """Arrange the death."""
     pipeline: Any = tstore.cluster.ingest
-    last_step: Any = tstore.cluster.committing
+    last_step: Any = tstore.catalog.publish
     commit = last_step.commit
 
     def die_before(*_: Any) -> None:
