@@ -11,8 +11,9 @@ from support.hubs import FAMILY_LAYERS as LAYERS
 from support.hubs import file_hashes, write_family
 from support.inline import ingest_inline, replan_inline
 from support.stores import restore_all
-from tstore.catalog import open_store
+from tstore.catalog import RunMarker, open_store
 from tstore.catalog.blobs import BlobLocation
+from tstore.cluster import replan as replan_module
 from tstore.restore.files import restore_repo
 from tstore.restore.lookup import blobs_for, files_of
 from tstore.restore.reader import TensorReader
@@ -179,6 +180,16 @@ def test_a_damaged_base_costs_only_its_own_set(grown, tmp_path):
         assert connection.execute(query, [tensor_id]).fetchall() == [(4,)]
     found = set(map(str, verify(open_store(str(store)), read_data=True).problems))
     assert found == problems, "no better and no worse"
+
+
+def test_the_time_is_estimated_from_what_encoding_took_last():
+    def run(**stage: float) -> RunMarker:
+        return RunMarker("1", "ingest", "", {}, {"stages": {"encode": stage}} if stage else {}, {})
+
+    old, slow = run(task_seconds=1.0, nbytes=100), run(task_seconds=3.0, nbytes=100)
+    resumed = run(task_seconds=0.0, nbytes=100)
+    assert replan_module._core_seconds([old, slow, resumed, run()], 1000) == 30
+    assert replan_module._core_seconds([run()], 1000) == 0
 
 
 def test_options_are_in_the_marker(grown):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -87,7 +88,9 @@ def _print_outcome(report: ReplanReport, console: Console, *, dry_run: bool) -> 
     console.print(
         f"promised: {human(before)} -> {human(counts['bytes_promised'])} "
         f"({_change(before, counts['bytes_promised'])}) for {human(counts['bytes_to_read'])} read, "
-        f"{human(counts['bytes_raw'])} decoded and encoded, {human(counts['bytes_to_write'])} written"
+        f"{human(counts['bytes_raw'])} decoded and encoded (about "
+        f"{timedelta(seconds=counts['core_seconds'])} of a core), "
+        f"{human(counts['bytes_to_write'])} written"
     )
     if dry_run:
         console.print("dry run: nothing was written")

@@ -6,7 +6,8 @@ catalog before go on reading the old packs, which gc removes after its grace per
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
@@ -15,7 +16,7 @@ import duckdb
 import pyarrow as pa
 from rich.console import Console
 
-from tstore.catalog import Catalog, lease
+from tstore.catalog import Catalog, RunMarker, lease
 from tstore.catalog.blobs import BLOB_COLUMNS, BlobLocation
 from tstore.catalog.merge import merged_with, plan_merge
 from tstore.catalog.schema import BLOBS
@@ -81,7 +82,7 @@ class ReplanReport:
     counts : dict of str to int
         Totals. Bytes: ``before`` of all blobs of what was looked at, ``promised`` and ``after`` of the same
         after the moves, as predicted and as it came out; ``to_read``, ``to_write`` and ``raw`` of what is
-        re-encoded, ``written`` in packs.
+        re-encoded, ``written`` in packs. ``core_seconds`` are an estimate of the time of cores.
     stages : dict of str to StageReport
     driver_memory_nbytes : int
     """
@@ -127,6 +128,7 @@ def _replan(
             planned = plan_again(job, placed, codec)
             with job.on_driver("choose moves"):
                 counts = _choose(connection, options)
+                counts["core_seconds"] = _core_seconds(catalog.runs, counts["bytes_raw"])
             if writer is None:
                 return ReplanReport(None, counts, job.stages, peak_memory_nbytes())
             return _rewrite(job, catalog, planned, counts, writer)
@@ -173,6 +175,15 @@ def _choose(connection: duckdb.DuckDBPyConnection, options: ReplanOptions) -> di
     found = {name: int(value) for name, value in zip(counts.columns, values, strict=True)}
     found["bytes_promised"] = found["bytes_before"] - found.pop("bytes_gained")
     return found | {"sets_left": choice.n_left}
+
+
+def _core_seconds(runs: Sequence[RunMarker], nbytes: int) -> int:
+    """What encoding so many raw bytes takes, as the last run that did measured it; 0 if none did."""
+    for run in reversed(runs):
+        stage = run.counts.get("stages", {}).get("encode")
+        if stage and stage["task_seconds"] and stage["nbytes"]:
+            return math.ceil(nbytes * stage["task_seconds"] / stage["nbytes"])
+    return 0
 
 
 _ITEMS = f"""
