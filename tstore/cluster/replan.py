@@ -182,7 +182,8 @@ def _core_seconds(runs: Sequence[RunMarker], nbytes: int) -> int:
     for run in reversed(runs):
         stage = run.counts.get("stages", {}).get("encode")
         if stage and stage["task_seconds"] and stage["nbytes"]:
-            return math.ceil(nbytes * stage["task_seconds"] / stage["nbytes"])
+            per_byte: float = stage["task_seconds"] / stage["nbytes"]
+            return math.ceil(nbytes * per_byte)
     return 0
 
 
