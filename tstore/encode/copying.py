@@ -11,7 +11,7 @@ from tstore.activity import spending
 from tstore.catalog.blobs import BlobLocation
 from tstore.catalog.schema import BLOBS
 from tstore.catalog.workspace import shard_key
-from tstore.encode.pack import PackEntry, build_pack, publish_pack
+from tstore.encode.pack import PackEntry, publish_entries
 from tstore.encode.shards import MAX_ITEMS, EncodeSetup
 from tstore.errors import BlobDamagedError, BlobMissingError
 from tstore.objects import open_objects
@@ -98,10 +98,5 @@ def copy_shard(shard: CopyShard, setup: EncodeSetup) -> dict[str, pa.Table]:
                 "checksum": place.checksum,
             }
         )
-    if entries:
-        with spending("write", sum(len(entry.blob) for entry in entries)):
-            pack = build_pack(entries, setup.generation)
-            publish_pack(objects, pack)
-        for row, offset in zip(rows, pack.offsets, strict=True):
-            row.update(pack=pack.pack_id, offset=offset)
+    publish_entries(objects, entries, rows, setup.generation)
     return {"blobs": pa.Table.from_pylist(rows, BLOBS)}

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import tstore_codecs
+from tstore.activity import spending
 from tstore.catalog import keys
 from tstore.errors import ObjectExistsError
 from tstore.ids import sha256
@@ -107,7 +108,23 @@ def build_pack(entries: Sequence[PackEntry], generation: str = "") -> Pack:
     return Pack(sha256(*parts), parts, offsets)
 
 
-def publish_pack(objects: ObjectStore, pack: Pack) -> None:
+def publish_entries(
+    objects: ObjectStore,
+    entries: Sequence[PackEntry],
+    rows: Sequence[dict[str, object]],
+    generation: str,
+) -> None:
+    """Publish a pack of these blobs, and say in their rows ``blobs`` where they lie."""
+    if not entries:
+        return
+    with spending("write", sum(len(entry.blob) for entry in entries)):
+        pack = build_pack(entries, generation)
+        _publish(objects, pack)
+    for row, offset in zip(rows, pack.offsets, strict=True):
+        row.update(pack=pack.pack_id, offset=offset)
+
+
+def _publish(objects: ObjectStore, pack: Pack) -> None:
     """Write a pack. One that lies there from an earlier try must be the same, or is replaced."""
     key = keys.pack(pack.pack_id)
     try:

@@ -16,7 +16,7 @@ from tstore.catalog.blobs import resized
 from tstore.catalog.schema import BLOBS, FAILURES
 from tstore.catalog.stored import StoredTensor
 from tstore.encode.bases import BaseCache, worker_bases
-from tstore.encode.pack import PackEntry, build_pack, publish_pack
+from tstore.encode.pack import PackEntry, publish_entries
 from tstore.encode.shards import EncodeItem, EncodeSetup, EncodeShard
 from tstore.errors import (
     BlobDamagedError,
@@ -68,12 +68,7 @@ def encode_shard(shard: EncodeShard, setup: EncodeSetup) -> dict[str, pa.Table]:
         entry = _encode(item, target, fitting, setup.standalone_codec)
         entries.append(entry)
         rows.append(_blob_row(item, entry))
-    if entries:
-        with spending("write", sum(len(entry.blob) for entry in entries)):
-            pack = build_pack(entries, setup.generation)
-            publish_pack(objects, pack)
-        for row, offset in zip(rows, pack.offsets, strict=True):
-            row.update(pack=pack.pack_id, offset=offset)
+    publish_entries(objects, entries, rows, setup.generation)
     return {
         "blobs": pa.Table.from_pylist(rows, BLOBS),
         "failures": pa.Table.from_pylist(failures, FAILURES),

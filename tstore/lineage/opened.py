@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from tstore.catalog import Catalog, Store
 from tstore.errors import RepoNotFoundError
 from tstore.lineage.models import Occurrences, read_models
-from tstore.lineage.places import Place, each_place, parts_of
+from tstore.lineage.places import Place, each_place
 from tstore.restore.lookup import resolve_revision
+from tstore.sketch.parts import FingerprintParts
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Opened:
 
     def places(self, wanted: NDArray[np.bool_], targets: NDArray[np.bool_]) -> Iterator[Place]:
         """See `each_place`."""
-        parts = parts_of(self.catalog)
+        parts = FingerprintParts.of(self.catalog)
         return each_place(self.found, parts, self.store.sketch, wanted, targets)
 
     def of_repo(self, repo: str, revision: str | None) -> NDArray[np.bool_]:

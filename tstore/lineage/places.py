@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tstore.catalog import Catalog
 from tstore.lineage.models import Occurrences
 from tstore.plan.placed import batched
 from tstore.plan.resized import MAX_GROWTH
@@ -53,16 +51,6 @@ class Place:
     targets: NDArray[np.int64]
     share: NDArray[np.float64]
     leading: NDArray[np.float64]
-
-
-def parts_of(catalog: Catalog) -> FingerprintParts:
-    """Where the fingerprints of a store lie."""
-    written = catalog.parts("fingerprints")
-    return FingerprintParts(
-        uri=catalog.objects.uri,
-        keys=tuple(part.key for part in written),
-        ends=tuple(accumulate(part.rows for part in written)),
-    )
 
 
 def each_place(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import accumulate
 
 import duckdb
 import pyarrow as pa
@@ -60,16 +59,11 @@ def place_stored(
         Query of the tensor ids to take.
     """
     keys = [{"dtype": dtype, "shape": shape} for dtype, shape in wanted]
-    written = catalog.parts("fingerprints")
-    batches = stream_parts(catalog.objects, (part.key for part in written), _COLUMNS)
+    written = (part.key for part in catalog.parts("fingerprints"))
+    batches = stream_parts(catalog.objects, written, _COLUMNS)
     connection.register("wanted_keys", pa.Table.from_pylist(keys, _KEYS))
     connection.register("numbered_fingerprints", numbered(batches, FINGERPRINTS, _COLUMNS))
     connection.execute(_STORED.format(among=among), {"min_nbytes": sketch.min_nbytes})
     connection.unregister("numbered_fingerprints")
     connection.unregister("wanted_keys")
-    parts = FingerprintParts(
-        uri=catalog.objects.uri,
-        keys=tuple(part.key for part in written),
-        ends=tuple(accumulate(part.rows for part in written)),
-    )
-    return place_groups(connection, "stored_tensors", parts)
+    return place_groups(connection, "stored_tensors", FingerprintParts.of(catalog))

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from tstore.catalog import Catalog
 from tstore.catalog.parquet import opened_part
 from tstore.errors import CatalogDamagedError
 from tstore.objects import open_objects
@@ -35,6 +37,16 @@ class FingerprintParts:
     uri: str
     keys: tuple[str, ...]
     ends: tuple[int, ...]
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> Self:
+        """Those of the committed runs."""
+        written = catalog.parts("fingerprints")
+        return cls(
+            uri=catalog.objects.uri,
+            keys=tuple(part.key for part in written),
+            ends=tuple(accumulate(part.rows for part in written)),
+        )
 
     def read(self, groups: Sequence[GroupRows]) -> list[SketchGroup]:
         """Read groups in one pass; their sketches are in memory once.
