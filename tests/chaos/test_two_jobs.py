@@ -73,14 +73,14 @@ def test_a_holder_that_died_on_another_machine(
     ):
         holder = f"waiting for ingest of {hub} (process {first.pid} on "
         second.wait_until(lambda: holder in second.told, "the second to wait")
-        first.wait_for_shards("encode", 3)
+        first.wait_for_shards("encode", 1)
         os.kill(first.pid, signal.SIGKILL)
         died = time.monotonic()
         second.wait_until(lambda: "going on with the work" in second.told, "the second to go on")
         waited = time.monotonic() - died
         report = second.report()
     assert waited > LEASE_S / 2
-    assert report["stages"]["encode"]["resumed"] >= 3
+    assert report["stages"]["encode"]["resumed"] >= 1
     check_store(store, undisturbed)
     tell(f"went on {waited:.1f} s after the death, lease {LEASE_S:.0f} s; {reads}")
 
