@@ -1,0 +1,80 @@
+-- Who is related to whom: families, and the graph of bases.
+
+-- The repository that first brought a tensor.
+CREATE OR REPLACE TEMP TABLE origins AS
+SELECT tensor_id, first(repo ORDER BY run, repo) AS repo FROM tensors GROUP BY tensor_id;
+
+-- Where the total tensor bytes of each repository come from: the repository, itself or another,
+-- that first brought the tensor or, of a delta, its base.
+CREATE OR REPLACE TEMP TABLE providers AS
+WITH held AS (SELECT DISTINCT repo, tensor_id, nbytes FROM tensors WHERE nbytes > 0)
+SELECT held.repo, origin.repo AS provider, CAST(sum(held.nbytes) AS BIGINT) AS nbytes,
+       CAST(sum(sum(held.nbytes)) OVER (PARTITION BY held.repo) AS BIGINT) AS total
+FROM held
+JOIN stored USING (tensor_id)
+JOIN origins AS origin ON origin.tensor_id = coalesce(stored.base_id, held.tensor_id)
+GROUP BY held.repo, origin.repo;
+
+-- Links only lead to a repository that gives more, so they never form a circle.
+CREATE OR REPLACE TEMP TABLE families AS
+WITH RECURSIVE given AS (
+    SELECT provider AS repo, sum(nbytes) AS nbytes
+    FROM providers WHERE provider <> repo GROUP BY provider
+),
+ranked AS (
+    SELECT repo, row_number() OVER (ORDER BY coalesce(given.nbytes, 0) DESC, repo) AS place
+    FROM (SELECT DISTINCT repo FROM files) LEFT JOIN given USING (repo)
+),
+link AS (
+    SELECT p.repo, first(p.provider ORDER BY p.nbytes DESC, giver.place) AS parent,
+           sum(p.nbytes) / any_value(p.total) AS share
+    FROM providers AS p
+    JOIN ranked AS child ON child.repo = p.repo
+    JOIN ranked AS giver ON giver.repo = p.provider
+    WHERE giver.place < child.place
+    GROUP BY p.repo HAVING 4 * sum(p.nbytes) >= any_value(p.total)
+),
+walk AS (
+    SELECT repo, repo AS family, 0 AS steps FROM ranked
+    UNION ALL
+    SELECT walk.repo, link.parent, steps + 1 FROM walk JOIN link ON link.repo = walk.family
+)
+SELECT repo, arg_max(walk.family, steps) AS family, any_value(link.parent) AS parent,
+       any_value(link.share) AS share
+FROM walk LEFT JOIN link USING (repo)
+GROUP BY repo
+ORDER BY family, repo;
+
+-- Deltas of a repository by the repository that first brought their bases, itself included.
+CREATE OR REPLACE TEMP VIEW base_graph AS
+SELECT family, held.repo, origin.repo AS base_repo, count(*) AS n_deltas,
+       CAST(sum(nbytes) AS BIGINT) AS bytes_in, CAST(sum(blob_nbytes) AS BIGINT) AS bytes_stored,
+       sum(blob_nbytes) / sum(nbytes) AS ratio
+FROM (
+    SELECT DISTINCT repo, tensor_id, base_id, nbytes, blob_nbytes
+    FROM current_extents WHERE base_id IS NOT NULL
+) AS held
+JOIN origins AS origin ON origin.tensor_id = held.base_id
+JOIN families ON families.repo = held.repo
+GROUP BY family, held.repo, origin.repo
+ORDER BY family, held.repo, bytes_in DESC, base_repo;
+
+-- What the deltas of each base save against raw, the base not counted.
+CREATE OR REPLACE TEMP VIEW base_fanout AS
+WITH held AS (
+    SELECT base_id, tensor_id, any_value(nbytes) AS nbytes, any_value(blob_nbytes) AS blob_nbytes,
+           list(DISTINCT repo) AS repos
+    FROM current_extents WHERE base_id IS NOT NULL GROUP BY base_id, tensor_id
+)
+SELECT held.base_id, any_value(origins.repo) AS repo, count(*) AS n_deltas,
+       len(list_distinct(flatten(list(repos)))) AS n_repositories,
+       CAST(sum(nbytes) AS BIGINT) AS bytes_in, CAST(sum(blob_nbytes) AS BIGINT) AS bytes_stored,
+       sum(blob_nbytes) / sum(nbytes) AS ratio
+FROM held LEFT JOIN origins ON origins.tensor_id = held.base_id
+GROUP BY held.base_id
+ORDER BY n_deltas DESC, bytes_in DESC, base_id;
+
+-- How many bases have how many deltas; the paper calls it fan-out.
+CREATE OR REPLACE TEMP VIEW fanout_histogram AS
+SELECT n_deltas, count(*) AS n_bases, CAST(sum(bytes_in) AS BIGINT) AS bytes_in
+FROM base_fanout GROUP BY n_deltas ORDER BY n_deltas;
