@@ -21,9 +21,16 @@ CREATE OR REPLACE TEMP VIEW current_blobs AS
 FROM blobs WHERE pack NOT IN (SELECT pack FROM dropped_packs)
 QUALIFY row_number() OVER (PARTITION BY tensor_id ORDER BY run DESC, pack, "offset") = 1;
 
--- The same without hashes: all that the views below need of it, computed once.
+-- The same without hashes, computed once. Numbers are joined faster than ids; 0 stands for a base
+-- that is lost.
 CREATE OR REPLACE TEMP TABLE stored AS
-SELECT tensor_id, dtype, pack, "offset", nbytes, codec, base_id FROM current_blobs;
+WITH numbered AS MATERIALIZED (
+    SELECT row_number() OVER () AS number, tensor_id, dtype, pack, nbytes, codec, base_id
+    FROM current_blobs
+)
+SELECT numbered.*, base.nbytes AS base_nbytes,
+       CASE WHEN numbered.base_id IS NOT NULL THEN coalesce(base.number, 0) END AS base_number
+FROM numbered LEFT JOIN numbered AS base ON base.tensor_id = numbered.base_id;
 
 -- Repositories as they came: by their first run, then by name.
 CREATE OR REPLACE TEMP TABLE arrivals AS
@@ -52,34 +59,37 @@ CREATE OR REPLACE TEMP MACRO layer_of(name) AS CASE
     ELSE 'other' END;
 
 -- Every extent of the current files, empty tensors left out. Its tensor is paid for where it came
--- first; every other is a duplicate.
+-- first, by repository, file and place in the file; every other is a duplicate.
 CREATE OR REPLACE TEMP TABLE current_extents AS
 WITH names AS (SELECT name, layer_of(name) AS layer FROM (SELECT DISTINCT name FROM tensors)),
+file AS (
+    SELECT f.run, repo, revision, path, place,
+           row_number() OVER (ORDER BY place, revision, path) AS file
+    FROM current_files AS f JOIN arrivals USING (repo)
+),
+opaque AS (
+    SELECT run, repo, revision, path, unnest(layout) AS x, -generate_subscripts(layout, 1) AS start
+    FROM current_files
+),
 occurrence AS (
-    SELECT repo, revision, path, name, start, tensor_id, nbytes
-    FROM tensors SEMI JOIN current_files USING (run, repo, revision, path)
-    WHERE nbytes > 0
+    SELECT run, repo, revision, path, name, start, tensor_id, nbytes FROM tensors WHERE nbytes > 0
     UNION ALL
-    SELECT repo, revision, path, NULL, NULL, x.tensor_id, x.nbytes
-    FROM (SELECT repo, revision, path, unnest(layout) AS x FROM current_files)
+    SELECT run, repo, revision, path, NULL, start, x.tensor_id, x.nbytes FROM opaque
     WHERE contains(x.tensor_id, ':OPAQUE[')
 ),
-placed AS (
-    SELECT o.*, row_number() OVER (
-        PARTITION BY tensor_id ORDER BY place, revision, path, start NULLS FIRST
-    ) = 1 AS pays
-    FROM occurrence AS o JOIN arrivals USING (repo)
+placed AS MATERIALIZED (
+    SELECT place, repo, revision, path, name, o.tensor_id, number, o.nbytes, stored.dtype, codec,
+           stored.nbytes AS blob_nbytes, base_number, base_nbytes,
+           file * (1::HUGEINT << 64) + start AS turn
+    FROM occurrence AS o JOIN file USING (run, repo, revision, path)
+    LEFT JOIN stored USING (tensor_id)
 ),
-bases AS (SELECT DISTINCT base_id AS tensor_id FROM stored WHERE base_id IS NOT NULL)
-SELECT p.repo, p.revision, p.path, p.name, p.tensor_id, p.nbytes, stored.dtype,
-       CASE WHEN p.name IS NULL THEN 'opaque' ELSE names.layer END AS layer,
-       CASE WHEN NOT p.pays THEN 'duplicate'
-            WHEN stored.base_id IS NOT NULL THEN 'delta'
-            WHEN p.name IS NULL THEN 'opaque'
-            WHEN bases.tensor_id IS NOT NULL THEN 'base'
-            ELSE 'alone' END AS role,
-       stored.codec, stored.base_id, stored.nbytes AS blob_nbytes
-FROM placed AS p
-LEFT JOIN stored USING (tensor_id)
-LEFT JOIN bases USING (tensor_id)
-LEFT JOIN names USING (name);
+payer AS (SELECT number, min(turn) AS turn FROM placed GROUP BY number)
+SELECT p.* EXCLUDE (turn), CASE WHEN name IS NULL THEN 'opaque' ELSE layer END AS layer,
+       CASE WHEN payer.turn <> p.turn THEN 'duplicate'
+            WHEN number IS NULL THEN 'lost'
+            WHEN base_number IS NOT NULL THEN 'delta'
+            WHEN name IS NULL THEN 'opaque'
+            WHEN number IN (SELECT base_number FROM stored WHERE base_number IS NOT NULL) THEN 'base'
+            ELSE 'alone' END AS role
+FROM placed AS p LEFT JOIN payer USING (number) LEFT JOIN names USING (name);

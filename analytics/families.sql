@@ -2,7 +2,9 @@
 
 -- The repository that first brought a tensor.
 CREATE OR REPLACE TEMP TABLE origins AS
-SELECT tensor_id, first(repo ORDER BY run, repo) AS repo FROM tensors GROUP BY tensor_id;
+SELECT number, tensor_id, repo
+FROM (SELECT tensor_id, first(repo ORDER BY run, repo) AS repo FROM tensors GROUP BY tensor_id)
+LEFT JOIN stored USING (tensor_id);
 
 -- Where the total tensor bytes of each repository come from: the repository, itself or another,
 -- that first brought the tensor or, of a delta, its base.
@@ -47,31 +49,38 @@ ORDER BY family, repo;
 
 -- Deltas of a repository by the repository that first brought their bases, itself included.
 CREATE OR REPLACE TEMP VIEW base_graph AS
-SELECT family, held.repo, origin.repo AS base_repo, count(*) AS n_deltas,
+SELECT family, held.repo, origins.repo AS base_repo, count(*) AS n_deltas,
        CAST(sum(nbytes) AS BIGINT) AS bytes_in, CAST(sum(blob_nbytes) AS BIGINT) AS bytes_stored,
        sum(blob_nbytes) / sum(nbytes) AS ratio
 FROM (
-    SELECT DISTINCT repo, tensor_id, base_id, nbytes, blob_nbytes
-    FROM current_extents WHERE base_id IS NOT NULL
+    SELECT place, any_value(repo) AS repo, any_value(base_number) AS base_number,
+           any_value(nbytes) AS nbytes, any_value(blob_nbytes) AS blob_nbytes
+    FROM current_extents WHERE base_number IS NOT NULL GROUP BY place, number
 ) AS held
-JOIN origins AS origin ON origin.tensor_id = held.base_id
+JOIN origins ON origins.number = held.base_number
 JOIN families ON families.repo = held.repo
-GROUP BY family, held.repo, origin.repo
+GROUP BY family, held.repo, origins.repo
 ORDER BY family, held.repo, bytes_in DESC, base_repo;
 
--- What the deltas of each base save against raw, the base not counted.
-CREATE OR REPLACE TEMP VIEW base_fanout AS
-WITH held AS (
-    SELECT base_id, tensor_id, any_value(nbytes) AS nbytes, any_value(blob_nbytes) AS blob_nbytes,
-           list(DISTINCT repo) AS repos
-    FROM current_extents WHERE base_id IS NOT NULL GROUP BY base_id, tensor_id
+-- What the deltas of each base take, the base not counted.
+CREATE OR REPLACE TEMP TABLE base_fanout AS
+WITH delta AS (
+    SELECT number, any_value(base_number) AS base_number, any_value(nbytes) AS nbytes,
+           any_value(blob_nbytes) AS blob_nbytes
+    FROM current_extents WHERE base_number IS NOT NULL GROUP BY number
+),
+holder AS (
+    SELECT base_number, count(DISTINCT place) AS n_repositories
+    FROM current_extents WHERE base_number IS NOT NULL GROUP BY base_number
+),
+base AS (
+    SELECT base_number AS number, count(*) AS n_deltas, CAST(sum(nbytes) AS BIGINT) AS bytes_in,
+           CAST(sum(blob_nbytes) AS BIGINT) AS bytes_stored
+    FROM delta GROUP BY base_number
 )
-SELECT held.base_id, any_value(origins.repo) AS repo, count(*) AS n_deltas,
-       len(list_distinct(flatten(list(repos)))) AS n_repositories,
-       CAST(sum(nbytes) AS BIGINT) AS bytes_in, CAST(sum(blob_nbytes) AS BIGINT) AS bytes_stored,
-       sum(blob_nbytes) / sum(nbytes) AS ratio
-FROM held LEFT JOIN origins ON origins.tensor_id = held.base_id
-GROUP BY held.base_id
+SELECT tensor_id AS base_id, repo, n_deltas, n_repositories, bytes_in, bytes_stored,
+       bytes_stored / bytes_in AS ratio
+FROM base JOIN holder ON holder.base_number = base.number JOIN origins USING (number)
 ORDER BY n_deltas DESC, bytes_in DESC, base_id;
 
 -- How many bases have how many deltas; the paper calls it fan-out.

@@ -2,7 +2,7 @@
 
 CREATE OR REPLACE TEMP TABLE now_split AS
 SELECT *, bytes_in - bytes_after_dedup AS saved_by_dedup,
-       CASE WHEN role = 'delta' THEN 0 ELSE bytes_after_dedup - bytes_stored END
+       CASE WHEN role IN ('delta', 'lost') THEN 0 ELSE bytes_after_dedup - bytes_stored END
            AS saved_by_standalone,
        CASE WHEN role = 'delta' THEN bytes_after_dedup - bytes_stored ELSE 0 END AS saved_by_delta
 FROM (
@@ -56,8 +56,8 @@ WITH split AS (
 hidden AS (
     SELECT CAST(coalesce(sum(nbytes), 0) AS BIGINT) AS bytes_hidden_bases
     FROM stored
-    WHERE tensor_id IN (SELECT base_id FROM current_extents WHERE base_id IS NOT NULL)
-      AND tensor_id NOT IN (SELECT tensor_id FROM current_extents)
+    WHERE number IN (SELECT base_number FROM current_extents WHERE base_number IS NOT NULL)
+      AND number NOT IN (SELECT number FROM current_extents WHERE number IS NOT NULL)
 ),
 files_now AS (
     SELECT count(*) AS n_files, CAST(coalesce(sum(nbytes), 0) AS BIGINT) AS bytes_current

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+
 from reporting.numbers import collect
 from reporting.page import render
 from reporting.text import print_report
-from rich.console import Console
-
 from tstore.catalog import open_store
 from tstore.cli.errors import exit_on_error
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from store_views import Row, open_views, rows
 
+from store_views import Row, open_views, rows
 from tstore.catalog import Store, open_store
 from tstore.cli.errors import exit_on_error
 from tstore.cli.tables import human, print_table
@@ -47,18 +47,18 @@ def read_reports(store: Store) -> dict[str, list[Row]]:
 
 def print_reports(reports: dict[str, list[Row]], console: Console) -> None:
     """One table per report that has rows; long ones end after `MAX_ROWS`."""
-    for name, rows in reports.items():
-        if not rows:
+    for name, found in reports.items():
+        if not found:
             continue
-        columns = [column for column in rows[0] if column not in HIDDEN]
-        cells = [[_cell(column, row[column]) for column in columns] for row in rows[:MAX_ROWS]]
+        columns = [column for column in found[0] if column not in HIDDEN]
+        cells = [[_cell(column, row[column]) for column in columns] for row in found[:MAX_ROWS]]
         titles = [
             column.removeprefix("bytes_").removeprefix("saved_").replace("_", " ")
             for column in columns
         ]
         print_table(console, name.replace("_", " "), titles, cells)
-        if len(rows) > MAX_ROWS:
-            console.print(f"and {len(rows) - MAX_ROWS} more, see --json", highlight=False)
+        if len(found) > MAX_ROWS:
+            console.print(f"and {len(found) - MAX_ROWS} more, see --json", highlight=False)
         console.print()
 
 

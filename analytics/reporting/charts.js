@@ -85,9 +85,9 @@ function nothing(id, why) {
 }
 
 /* A linear axis of bytes with ticks that people read. */
-function bytesAxis(most) {
+function bytesAxis(most, ticks) {
   const step = 10 ** Math.floor(Math.log10(Math.max(most, 1)));
-  const each = [0.2, 0.5, 1, 2, 5].map((f) => f * step).find((s) => most / s <= (narrow() ? 3 : 7)) || step * 2;
+  const each = [0.2, 0.5, 1, 2, 5].map((f) => f * step).find((s) => most / s <= ticks) || step * 2;
   const values = [];
   for (let v = 0; v <= most * 1.001; v += each) values.push(v);
   return { tickvals: values, ticktext: values.map(size), tickangle: 0, range: [0, most * 1.03], automargin: true };
@@ -114,7 +114,7 @@ function drawGrowth(rows, colour) {
   draw("growth", traces, {
     height: 360, annotations: ends,
     xaxis: { title: "repositories, as they came", range: [x[0] - 0.01 * span, x.at(-1) + (narrow() ? 0.27 : 0.1) * span], zeroline: false },
-    yaxis: bytesAxis(Math.max(...rows.map((row) => row.total_in)) * 1.05),
+    yaxis: bytesAxis(Math.max(...rows.map((row) => row.total_in)) * 1.05, 5),
   }, colour);
 }
 
@@ -133,7 +133,7 @@ function drawParts(id, rows, by, colour, most = 16) {
     x: row.bytes_in, y: i, text: fixed(row.ratio, 2), showarrow: false, xanchor: "left", xshift: 4,
     font: { color: colour["ink-2"], size: 12 },
   }));
-  const axis = bytesAxis(Math.max(...shown.map((row) => row.bytes_in)));
+  const axis = bytesAxis(Math.max(...shown.map((row) => row.bytes_in)), narrow() ? 3 : 7);
   axis.range = [0, axis.range[1] * (narrow() ? 1.16 : 1.07)];
   key(id, PARTS.map(([name, , tone]) => [name, tone]));
   draw(id, traces, {

@@ -11,8 +11,8 @@ from typing import Any
 import duckdb
 import numpy as np
 from numpy.typing import NDArray
-from store_views import Row, rows
 
+from store_views import Row, rows
 from tstore.catalog import Store, keys
 from tstore.errors import ObjectNotFoundError
 from tstore.predict.tensorpred import TensorPred
@@ -27,7 +27,7 @@ TENSORS = 160
 _TARGETS = f"""
 SELECT repo, family, any_value(codec) AS codec
 FROM current_extents JOIN families USING (repo)
-WHERE base_id IS NOT NULL
+WHERE base_number IS NOT NULL
 GROUP BY repo, family ORDER BY sum(nbytes) DESC, repo LIMIT {MAPS}
 """
 _RELATIVES = f"""
@@ -42,7 +42,7 @@ SELECT e.repo, min(name) AS name, min(layer) AS layer, tensor_id, e.dtype,
        any_value(e.blob_nbytes) / any_value(e.nbytes) AS reached,
        any_value(origins.repo) AS chosen, any_value(standalone_ratio) AS alone
 FROM current_extents AS e JOIN fingerprints USING (tensor_id)
-LEFT JOIN origins ON origins.tensor_id = e.base_id
+LEFT JOIN origins ON origins.number = e.base_number
 WHERE e.repo IN (SELECT unnest(?)) AND sketch IS NOT NULL
 GROUP BY e.repo, tensor_id, e.dtype, shape
 ORDER BY e.repo, tensor_id
@@ -81,7 +81,9 @@ def heat_maps(store: Store, connection: duckdb.DuckDBPyConnection) -> list[Row]:
     maps = []
     for target in targets:
         repo = target["repo"]
-        mine = [row for row in sorted(tensors[repo], key=_layer_order) if predictors.of(row["dtype"])]
+        mine = [
+            row for row in sorted(tensors[repo], key=_layer_order) if predictors.of(row["dtype"])
+        ]
         others = {name: tensors[name] for name in relatives[repo] if tensors[name]}
         predict = _Prediction(sketches, predictors, store.sketch)
         maps.append({"repo": repo, **_heat_map(mine[:TENSORS], others, predict)})
@@ -155,7 +157,9 @@ def _heat_map(mine: list[Row], others: dict[str, list[Row]], predict: _Predictio
         "columns": ["alone", *columns],
         "rows": [row["name"] for row in mine],
         "values": values,
-        "chosen": [columns.index(r["chosen"]) + 1 if r["chosen"] in columns else None for r in mine],
+        "chosen": [
+            columns.index(r["chosen"]) + 1 if r["chosen"] in columns else None for r in mine
+        ],
         "reached": [_rounded(row["reached"]) for row in mine],
     }
 

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import duckdb
-from reporting.heat import heat_maps
-from store_views import Row, open_views, rows
 
 import tstore
+from reporting.heat import heat_maps
+from store_views import Row, open_views, rows
 from tstore.catalog import Store
 
 GROWTH_POINTS = 1500

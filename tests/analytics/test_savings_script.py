@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
-import savings
 from rich.console import Console
 
+import savings
 from support.views import ANALYTICS, rows_of
 from tstore.catalog import open_store
 from tstore.catalog.store import open_or_create

@@ -9,8 +9,8 @@ from pathlib import Path
 import duckdb
 import duckdb_cli
 import pytest
-import store_views
 
+import store_views
 from support.inline import ingest_inline
 from support.views import ANALYTICS, open_views, rows, rows_of
 from tstore.catalog import keys, open_store

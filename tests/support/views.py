@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import store_views
 
+import store_views
 from tstore.catalog import open_store
 
 ANALYTICS = Path(__file__).parents[2] / "analytics"
