@@ -9,12 +9,13 @@ LEFT JOIN stored USING (tensor_id);
 -- Where the total tensor bytes of each repository come from: the repository, itself or another,
 -- that first brought the tensor or, of a delta, its base.
 CREATE OR REPLACE TEMP TABLE providers AS
-WITH held AS (SELECT DISTINCT repo, tensor_id, nbytes FROM tensors WHERE nbytes > 0)
+WITH held AS (
+    SELECT DISTINCT repo, number, t.nbytes, coalesce(base_number, number) AS source
+    FROM tensors AS t JOIN stored USING (tensor_id) WHERE t.nbytes > 0
+)
 SELECT held.repo, origin.repo AS provider, CAST(sum(held.nbytes) AS BIGINT) AS nbytes,
        CAST(sum(sum(held.nbytes)) OVER (PARTITION BY held.repo) AS BIGINT) AS total
-FROM held
-JOIN stored USING (tensor_id)
-JOIN origins AS origin ON origin.tensor_id = coalesce(stored.base_id, held.tensor_id)
+FROM held JOIN origins AS origin ON origin.number = held.source
 GROUP BY held.repo, origin.repo;
 
 -- Links only lead to a repository that gives more, so they never form a circle.

@@ -79,6 +79,8 @@ function draw(id, traces, layout, colour) {
 
 function nothing(id, why) {
   const element = document.getElementById(id);
+  const pick = element.parentElement.querySelector(".pick");
+  if (pick) pick.hidden = true;
   Plotly.purge(element);
   element.classList.add("none");
   element.textContent = why;
@@ -90,7 +92,7 @@ function bytesAxis(most, ticks) {
   const each = [0.2, 0.5, 1, 2, 5].map((f) => f * step).find((s) => most / s <= ticks) || step * 2;
   const values = [];
   for (let v = 0; v <= most * 1.001; v += each) values.push(v);
-  return { tickvals: values, ticktext: values.map(size), tickangle: 0, range: [0, most * 1.03], automargin: true };
+  return { tickvals: values, ticktext: values.map((v) => size(v).replace(/\.0+ /, " ")), tickangle: 0, range: [0, most * 1.03], automargin: true };
 }
 
 function drawGrowth(rows, colour) {
@@ -120,8 +122,10 @@ function drawGrowth(rows, colour) {
 
 const rowsHeight = (rows) => 50 + 32 * Math.max(rows.length, 2);
 
-function drawParts(id, rows, by, colour, most = 16) {
-  const shown = rows.slice(0, most).reverse();
+const SHOWN = 16;
+
+function drawParts(id, rows, by, colour) {
+  const shown = rows.slice(0, SHOWN).reverse();
   const names = shown.map((row) => short(row[by] ?? "lost", narrow() ? 20 : 34));
   const traces = PARTS.map(([name, part, tone]) => ({
     type: "bar", orientation: "h", name, y: shown.map((_, i) => i), x: shown.map((row) => Math.max(row[part], 0)),
@@ -143,7 +147,7 @@ function drawParts(id, rows, by, colour, most = 16) {
 }
 
 function drawSpread(rows, colour) {
-  const shown = rows.slice(0, 16).reverse();
+  const shown = rows.slice(0, SHOWN).reverse();
   const quantile = (i) => shown.map((row) => row.quantiles[i]);
   const at = shown.map((_, i) => i);
   draw("spread", [{
@@ -292,17 +296,19 @@ function drawFanout(rows, colour) {
   }], { height: 280, xaxis: { title: "deltas of a base", rangemode: "tozero" }, yaxis: { title: "bases" } }, colour);
 }
 
-const STAGES = ["start", "list", "scan", "dedup", "choose", "measure", "fit", "plan", "encode", "commit"];
+const STAGES = {
+  start: "c8", list: "c8", scan: "stored", dedup: "dedup", choose: "c7", measure: "c6", fit: "alone", plan: "c5", encode: "delta", commit: "c7",
+};
 
 function drawRuns(runs, colour) {
   const found = new Set(runs.flatMap((run) => Object.keys(run.seconds)));
-  const stages = [...STAGES.filter((stage) => found.delete(stage)), ...[...found].sort()];
-  const tones = ["c8", "c7", "stored", "dedup", "c6", "alone", "c5", "c7", "delta", "c8"];
+  const stages = [...Object.keys(STAGES).filter((stage) => found.delete(stage)), ...[...found].sort()];
+  const tones = stages.map((stage) => STAGES[stage] || "c8");
   const names = runs.map((_, i) => i);
-  key("runs", stages.map((stage, i) => [stage, tones[i % tones.length]]));
+  key("runs", stages.map((stage, i) => [stage, tones[i]]));
   draw("runs", stages.map((stage, i) => ({
     type: "bar", orientation: "h", name: stage, y: names, x: runs.map((run) => run.seconds[stage] || 0),
-    marker: { color: colour[tones[i % tones.length]], line: { color: colour.surface, width: 1 } },
+    marker: { color: colour[tones[i]], line: { color: colour.surface, width: 1 } },
     text: runs.map((run) => run.kind + " " + run.committed_at + "<br>" + stage + " " + fixed(run.seconds[stage] || 0, 1) + " s"),
     textposition: "none", hovertemplate: "%{text}<extra></extra>",
   })), {

@@ -15,7 +15,7 @@ from store_views import Row, open_views, rows
 from tstore.catalog import Store
 
 GROWTH_POINTS = 1500
-FAMILIES = 24
+FAMILIES = 16
 GRAPHS = 12
 GRAPH_NODES = 40
 SCATTER_POINTS = 2000

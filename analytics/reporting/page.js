@@ -221,6 +221,8 @@ fillSpace();
 const tb = Number((data.total.bytes_current / 1e12).toPrecision(3));
 byId("hub-tb").value = Math.max(tb, 1);
 byId("hub-now").textContent = `(this one: ${tb})`;
+const families = data.counts.n_families;
+byId("families-note").textContent = families > SHOWN ? `The ${SHOWN} largest of ${count(families)}.` : "";
 fillRuns();
 fillCosts();
 fillRepositories();

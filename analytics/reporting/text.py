@@ -15,9 +15,10 @@ _PARTS = ("dedup", "delta", "standalone")
 def print_report(numbers: dict[str, Any], console: Console) -> None:
     """What the page says, in a screen or two."""
     _print_headline(numbers, console)
-    _print_sums(console, "by family", "family", numbers["families"])
-    _print_sums(console, "by layer", "layer", numbers["splits"]["layer"])
-    _print_sums(console, "by dtype", "dtype", numbers["splits"]["dtype"])
+    _print_sums(console, "family", numbers["families"], numbers["counts"]["n_families"])
+    for name in ("layer", "dtype"):
+        found = numbers["splits"][name]
+        _print_sums(console, name, found, len(found))
     _print_errors(numbers["errors"], console)
     _print_runs(numbers["runs"], console)
     for row in numbers["rejected_by_reason"]:
@@ -56,7 +57,7 @@ def _print_headline(numbers: dict[str, Any], console: Console) -> None:
     console.print()
 
 
-def _print_sums(console: Console, title: str, key: str, found: list[dict[str, Any]]) -> None:
+def _print_sums(console: Console, key: str, found: list[dict[str, Any]], count: int) -> None:
     cells = [
         [
             str(row[key]), human(row["bytes_in"]), human(row["bytes_stored"]),
@@ -64,9 +65,9 @@ def _print_sums(console: Console, title: str, key: str, found: list[dict[str, An
         ]
         for row in found[:ROWS]
     ]  # fmt: skip
-    print_table(console, title, [key, "raw", "stored", *_PARTS, "ratio"], cells)
-    if len(found) > ROWS:
-        _say(console, f"and {len(found) - ROWS} more, see --json")
+    print_table(console, f"by {key}", [key, "raw", "stored", *_PARTS, "ratio"], cells)
+    if count > ROWS:
+        _say(console, f"and {count - ROWS:,} more")
     console.print()
 
 
