@@ -169,7 +169,10 @@ function fillSelect(id, names) {
 
 function drawChoice(id) {
   const colour = colours();
-  if (id === "split") drawParts("split", data.splits[byId("split-by").value], byId("split-by").value, colour);
+  if (id === "split") {
+    const by = byId("split-by").value;
+    data.splits[by].length ? drawParts("split", data.splits[by], by, colour) : nothing("split", "The store holds no file now.");
+  }
   if (id === "graph") data.graphs.length ? drawGraph(data.graphs[byId("graph-of").value], colour) : nothing("graph", "No repository is a delta of another.");
   if (id === "heat") data.heat.length ? drawHeat(data.heat[byId("heat-of").value], colour) : nothing("heat", "There are no deltas, or no sketches to tell from.");
 }

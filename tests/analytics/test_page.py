@@ -4,13 +4,16 @@ import copy
 from itertools import product
 
 import pytest
+from rich.console import Console
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select
 
 from reporting.numbers import collect
 from reporting.page import render
+from reporting.text import print_report
 from support.browser import DESK, PHONE, chromium, show
 from support.inline import ingest_inline
+from support.lives import add_run, file_rows, pack_rows, tensor
 from tstore.catalog import open_store
 
 CHARTS = (
@@ -225,3 +228,17 @@ def test_a_store_of_nothing_but_text(browser, tmp_path):
     assert show(browser, tmp_path / "r.html", PHONE, "light") == []
     assert text(browser, "graph") == "No repository is a delta of another."
     assert cells(browser, "repositories", 1) == ["lab/notes"]
+
+
+def test_a_store_of_which_everything_was_removed(browser, tmp_path):
+    file, tensors = file_rows("lab/gone", {"w": tensor(1, 5000)})
+    blobs = pack_rows("p", [(tensor(1, 5000), 4000, None)])
+    add_run(tmp_path / "s", 1, "ingest", files=[file], tensors=tensors, blobs=blobs)
+    removal = {"repo": "lab/gone", "revision": "main", "removed": True}
+    add_run(tmp_path / "s", 2, "rm", removals=[removal])
+    numbers = collect(open_store(str(tmp_path / "s")))
+    print_report(numbers, Console(width=100))
+    (tmp_path / "r.html").write_text(render(numbers), encoding="utf-8")
+    assert show(browser, tmp_path / "r.html", DESK, "dark") == []
+    assert text(browser, "split") == text(browser, "families") == "The store holds no file now."
+    assert "4.00 kB in 1 of them belong to nothing" in text(browser, "space")
