@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
-import duckdb
 import typer
 from rich.console import Console
 
+from store_views import Row, open_views, rows
 from tstore.catalog import Store, open_store
 from tstore.cli.errors import exit_on_error
 from tstore.cli.tables import human, print_table
-from tstore.errors import CatalogDamagedError, LocationError, StoreNotFoundError
-from tstore.objects.ahead import is_remote
 
-VIEWS = Path(__file__).with_name("views.sql")
 REPORTS = (
+    "now_total",
     "savings_by_run",
     "savings_total",
     "savings_by_repository",
@@ -26,6 +23,7 @@ REPORTS = (
     "savings_by_dtype",
     "savings_by_codec",
     "savings_by_role",
+    "now_by_layer",
     "predicted_against_real",
     "rejected",
 )
@@ -34,66 +32,33 @@ HIDDEN = {"n_extents", "bytes_predicted", "revision", "message"}
 MAX_ROWS = 20
 """Rows of a report on a terminal."""
 
-Row = dict[str, Any]
-
 
 def read_reports(store: Store) -> dict[str, list[Row]]:
     """Rows of every report by name, each with its columns in order.
 
     Raises
     ------
-    LocationError
-        The store lies in object storage.
-    StoreNotFoundError
-        Nothing was committed yet.
-    StoreFormatError
-        A newer tstore wrote a run.
-    CatalogDamagedError
-        A part of a committed run is gone or damaged.
+    StoreNotFoundError, StoreFormatError, CatalogDamagedError, ObjectStoreUnavailableError
+        See `open_views`.
     """
-    uri = store.objects.uri
-    if is_remote(uri):
-        raise LocationError(
-            f"expected a store in a directory, found {uri}; copy its store.json and catalog/ there, "
-            "which is a small part of it, and ask the copy",
-            uri=uri,
-        )
-    if not store.catalog().runs:
-        raise StoreNotFoundError(
-            f"expected a committed run in the store at {uri}, found none; ingest a hub first",
-            uri=uri,
-        )
-    with duckdb.connect() as connection:
-        try:
-            connection.execute("SET VARIABLE store = ?", [uri])
-            connection.execute(VIEWS.read_text(encoding="utf-8"))
-            return {name: _rows(connection.table(name)) for name in REPORTS}
-        except (duckdb.IOException, duckdb.InvalidInputException) as error:
-            raise CatalogDamagedError(
-                f"expected every part of the committed runs of {uri}, found: {error}; "
-                "tstore verify lists what is missing",
-                uri=uri,
-            ) from error
-
-
-def _rows(report: duckdb.DuckDBPyRelation) -> list[Row]:
-    return [dict(zip(report.columns, row, strict=True)) for row in report.fetchall()]
+    with open_views(store) as connection:
+        return {name: rows(connection, name) for name in REPORTS}
 
 
 def print_reports(reports: dict[str, list[Row]], console: Console) -> None:
     """One table per report that has rows; long ones end after `MAX_ROWS`."""
-    for name, rows in reports.items():
-        if not rows:
+    for name, found in reports.items():
+        if not found:
             continue
-        columns = [column for column in rows[0] if column not in HIDDEN]
-        cells = [[_cell(column, row[column]) for column in columns] for row in rows[:MAX_ROWS]]
+        columns = [column for column in found[0] if column not in HIDDEN]
+        cells = [[_cell(column, row[column]) for column in columns] for row in found[:MAX_ROWS]]
         titles = [
             column.removeprefix("bytes_").removeprefix("saved_").replace("_", " ")
             for column in columns
         ]
         print_table(console, name.replace("_", " "), titles, cells)
-        if len(rows) > MAX_ROWS:
-            console.print(f"and {len(rows) - MAX_ROWS} more, see --json", highlight=False)
+        if len(found) > MAX_ROWS:
+            console.print(f"and {len(found) - MAX_ROWS} more, see --json", highlight=False)
         console.print()
 
 
@@ -106,7 +71,7 @@ def _cell(column: str, value: Any) -> str:
 
 
 def main(
-    store: Annotated[str, typer.Option(help="Store directory.")],
+    store: Annotated[str, typer.Option(help="Directory or s3://bucket/prefix.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Tell where the bytes of a store went. Exit code 2: the store cannot be read."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -117,9 +118,9 @@ def gc_command(
 
 
 def _print_gc(report: GcReport, dry_run: bool, grace: str, console: Console) -> None:
-    counts = report.counts
+    counts, say = report.counts, partial(console.print, soft_wrap=True)
     did = "would be " if dry_run else ""
-    console.print(
+    say(
         f"{plural(counts['packs'], 'pack')}, {human(counts['bytes_packs'])}, "
         f"of which {human(counts['bytes_live'])} are needed"
     )
@@ -130,16 +131,16 @@ def _print_gc(report: GcReport, dry_run: bool, grace: str, console: Console) -> 
     ):
         if counts[name]:
             size = human(counts[f"bytes_{name}"])
-            console.print(f"  {plural(counts[name], 'pack')}, {size}, {what}")
+            say(f"  {plural(counts[name], 'pack')}, {size}, {what}")
     if counts["sparse"]:
-        console.print(
+        say(
             f"  {plural(counts['sparse'], 'pack')}, {human(counts['bytes_sparse'])}, with little of "
             f"use: {human(counts['bytes_to_copy'])} {did}copied"
         )
     if counts["stale"]:
-        console.print(
+        say(
             f"  {plural(counts['stale'], 'part')} of the catalog, {human(counts['bytes_stale'])}, "
             f"merged into others: {did}deleted"
         )
     if dry_run:
-        console.print("dry run: nothing was changed; --delete does it")
+        say("dry run: nothing was changed; --delete does it")

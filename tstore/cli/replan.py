@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -74,18 +75,18 @@ def replan_command(
 
 
 def _print_outcome(report: ReplanReport, console: Console, *, dry_run: bool) -> None:
-    counts = report.counts
+    counts, say = report.counts, partial(console.print, soft_wrap=True)
     if not counts:
-        console.print("nothing has arrived since the last replan; --all looks at everything")
+        say("nothing has arrived since the last replan; --all looks at everything")
         return
     before = counts["bytes_before"]
-    console.print(
+    say(
         f"{plural(counts['tensors'], 'tensor')} looked at, {human(before)} stored: "
         f"{counts['moves']:,} of {plural(counts['moves_found'], 'move')} pay"
         + (f", {plural(counts['sets_left'], 'set')} more left for lack of budget"
            if counts["sets_left"] else "")
     )  # fmt: skip
-    console.print(
+    say(
         f"promised: {human(before)} -> {human(counts['bytes_promised'])} "
         f"({_change(before, counts['bytes_promised'])}) for {human(counts['bytes_to_read'])} read, "
         f"{human(counts['bytes_raw'])} decoded and encoded (about "
@@ -93,9 +94,9 @@ def _print_outcome(report: ReplanReport, console: Console, *, dry_run: bool) -> 
         f"{human(counts['bytes_to_write'])} written"
     )
     if dry_run:
-        console.print("dry run: nothing was written")
+        say("dry run: nothing was written")
         return
-    console.print(
+    say(
         f"came out: {human(before)} -> {human(counts['bytes_after'])} "
         f"({_change(before, counts['bytes_after'])}) for {human(counts['bytes_written'])} written; "
         f"{plural(counts['moves_made'], 'move')} in run {report.run_id}. "

@@ -55,12 +55,12 @@ FROM planned p JOIN roles r USING (tensor_id)
 
 _SAVINGS = """
 WITH place AS (
-    SELECT tensor_id, arg_min(repo, run || ' ' || repo) AS repo,
-           arg_min(revision, run || ' ' || repo) AS revision
-    FROM tensors SEMI JOIN encoded USING (tensor_id) GROUP BY tensor_id
+    SELECT DISTINCT ON (tensor_id) tensor_id, repo, revision
+    FROM tensors SEMI JOIN encoded USING (tensor_id) ORDER BY tensor_id, run, repo, revision
 ),
 was AS (
-    SELECT b.tensor_id, b.dtype, b.codec, b.nbytes, b.base_id, min(first.run) AS run
+    SELECT b.tensor_id, b.dtype, b.codec, b.raw_nbytes, b.nbytes, b.base_id,
+           min(first.run) AS run
     FROM usable_blobs b SEMI JOIN encoded USING (tensor_id)
     JOIN blobs first ON first.tensor_id = b.tensor_id AND first.checksum = b.checksum
     GROUP BY ALL
@@ -70,19 +70,20 @@ booked AS (
            CASE WHEN base_id IS NOT NULL THEN 'delta'
                 WHEN (tensor_id, run) IN (SELECT (base_id, run) FROM blobs) THEN 'base'
                 ELSE 'alone' END AS role,
-           codec, -nbytes AS stored, -nbytes AS predicted
+           codec, -1 AS sign, raw_nbytes AS raw, nbytes AS predicted, nbytes AS stored
     FROM was
     UNION ALL
-    SELECT r.tensor_id, r.dtype, r.role, r.codec, r.nbytes,
-           CAST(round(p.predicted_ratio * p.nbytes) AS BIGINT)
+    SELECT r.tensor_id, r.dtype, r.role, r.codec, 1, r.raw_nbytes,
+           CAST(round(p.predicted_ratio * p.nbytes) AS BIGINT), r.nbytes
     FROM roles r JOIN planned p USING (tensor_id)
 )
-SELECT place.repo, place.revision, dtype, role, codec, 0 AS n_extents, 0 AS bytes_in,
-       0 AS bytes_after_dedup, sum(predicted) AS bytes_predicted, sum(stored) AS bytes_stored
+SELECT place.repo, place.revision, dtype, role, codec, sum(sign) AS n_extents,
+       sum(sign * raw) AS bytes_in, sum(sign * raw) AS bytes_after_dedup,
+       sum(sign * predicted) AS bytes_predicted, sum(sign * stored) AS bytes_stored
 FROM booked JOIN place USING (tensor_id) GROUP BY ALL
 """
-"""The old bytes are taken off where the run that encoded them booked them (gc may have copied the blob
-since), the new ones put where they are now."""
+"""What the run that encoded a tensor booked is taken back (gc may have copied the blob since), and booked
+anew where it is now: so sums over all runs are those of what is stored."""
 
 
 def settle(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
