@@ -11,8 +11,9 @@ from support.hubs import FAMILY_LAYERS as LAYERS
 from support.hubs import file_hashes, write_family
 from support.inline import ingest_inline, replan_inline
 from support.stores import restore_all
-from tstore.catalog import RunMarker, open_store
+from tstore.catalog import RunMarker, lease, open_store
 from tstore.catalog.blobs import BlobLocation
+from tstore.catalog.removal import remove, take_back
 from tstore.cluster import replan as replan_module
 from tstore.restore.files import restore_repo
 from tstore.restore.lookup import blobs_for, files_of
@@ -180,6 +181,41 @@ def test_a_damaged_base_costs_only_its_own_set(grown, tmp_path):
         assert connection.execute(query, [tensor_id]).fetchall() == [(4,)]
     found = set(map(str, verify(open_store(str(store)), read_data=True).problems))
     assert found == problems, "no better and no worse"
+
+
+def pack_of(store: Path, repo: str) -> Path:
+    """The pack that most of a repository lies in."""
+    with open_store(str(store)).catalog().connect() as connection:
+        query = (
+            "SELECT pack FROM current_blobs SEMI JOIN (FROM tensors WHERE repo = ?)"
+            " USING (tensor_id) GROUP BY pack ORDER BY count(*) DESC LIMIT 1"
+        )
+        ((pack,),) = connection.execute(query, [repo]).fetchall()
+    return store / f"packs/{pack[:2]}/{pack}.safetensors"
+
+
+def test_deltas_of_a_removed_repository_keep_their_bases(grown, tmp_path):
+    """It may be taken back."""
+    store, hubs = grown
+    objects = open_store(str(store)).objects
+    with lease.hold(objects, "test", wait_s=0.0, on_wait=lambda line: None) as held:
+        remove(open_store(str(store)), held, "lab/m1", None)
+    replan_inline(store)
+    with lease.hold(objects, "test", wait_s=0.0, on_wait=lambda line: None) as held:
+        take_back(open_store(str(store)), held, "lab/m1", None)
+    check_restores(store, hubs, tmp_path / "out")
+
+
+@pytest.mark.parametrize("repo", ["lab/m0", "lab/m2", "lab/m4"])
+def test_what_lies_in_a_lost_pack_is_left_as_it_is(grown, tmp_path, repo):
+    """The pack may come back from a backup."""
+    store, hubs = grown
+    pack = pack_of(store, repo)
+    data = pack.read_bytes()
+    pack.unlink()
+    replan_inline(store)
+    pack.write_bytes(data)
+    check_restores(store, hubs, tmp_path / "out")
 
 
 def test_the_time_is_estimated_from_what_encoding_took_last():

@@ -34,7 +34,7 @@ from tstore.cluster.session import ray_session
 from tstore.encode.shards import EncodeItem, plan_shards
 from tstore.encode.stage import encode_shard, rows_of_lost
 from tstore.plan.moves import MOVES, choose_moves
-from tstore.plan.scope import describe_scope, replan_scope
+from tstore.plan.scope import READABLE, describe_scope, replan_scope
 from tstore.plan.stored import place_stored
 
 KIND = "replan"
@@ -123,7 +123,7 @@ def _replan(
         ):
             job = Job(options, store, connection, workspace, console)
             with job.on_driver("place"):
-                placed = place_stored(connection, catalog, wanted, store.sketch, "FROM live")
+                placed = place_stored(connection, catalog, wanted, store.sketch, READABLE)
                 describe_scope(connection)
             planned = plan_again(job, placed, codec)
             with job.on_driver("choose moves"):
