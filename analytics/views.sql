@@ -80,10 +80,14 @@ WHERE NOT EXISTS (
 )
 QUALIFY run = max(run) OVER (PARTITION BY repo, revision);
 
--- A tensor may have been encoded again by a later run, which then counts.
+-- A tensor may have been encoded again by a later run, which then counts, also once its pack is given
+-- up.
 CREATE OR REPLACE TEMP VIEW current_blobs AS
-FROM blobs WHERE pack NOT IN (SELECT pack FROM dropped_packs)
-QUALIFY row_number() OVER (PARTITION BY tensor_id ORDER BY run DESC, pack, "offset") = 1;
+FROM (
+    FROM blobs
+    QUALIFY row_number() OVER (PARTITION BY tensor_id ORDER BY run DESC, pack, "offset") = 1
+)
+WHERE pack NOT IN (SELECT pack FROM dropped_packs);
 
 -- ---- families -------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from support.hubs import file_hashes, write_small_hub
+from support.hubs import FAMILY_LAYERS, file_hashes, write_family, write_small_hub
 from support.inline import gc_inline, ingest_inline, replan_inline
 from support.stores import restore_all
 from tstore.catalog import keys, lease, open_store
@@ -417,6 +417,22 @@ def test_what_an_interrupted_gc_gave_up_is_deleted_by_the_next(store, hub, tmp_p
     assert report.counts["left_over"] == given_up
     assert gc_inline(store).counts["left_over"] == 0
     check(store, hub, tmp_path / "out", ("other/unrelated",))
+
+
+def test_a_tensor_that_was_given_up_does_not_come_back_as_it_once_was(tmp_path):
+    """Its first blob is still there, in a pack that holds more; the base of that is now a delta."""
+    hubs, store = write_family(tmp_path / "hubs", 5), tmp_path / "store"
+    for number in (1, 2):
+        (hubs[number] / f"lab/m{number}/shared.bin").write_bytes(bytes(range(256)) * 8)
+    for hub in hubs:
+        ingest_inline(hub, store)
+    replan_inline(store, tasks=TaskSettings(encode_nbytes=1))  # a pack for each tensor
+    rm(store, "lab/m1")
+    assert gc_inline(store, compact_below=0.0).counts["due"] >= FAMILY_LAYERS
+    ingest_inline(hubs[1], store)
+    assert verify(open_store(str(store)), read_data=True).problems == []
+    restore_repo(open_store(str(store)), "lab/m1", tmp_path / "out")
+    assert file_hashes(tmp_path / "out") == file_hashes(hubs[1] / "lab/m1")
 
 
 def test_replanned_packs_go(store, hub, tmp_path):

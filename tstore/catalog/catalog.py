@@ -53,10 +53,13 @@ FROM kept_files QUALIFY run = max(run) OVER (PARTITION BY repo, revision)
 
 CURRENT_BLOBS = """
 CREATE VIEW current_blobs AS
-FROM blobs WHERE pack NOT IN (SELECT pack FROM dropped_packs)
-QUALIFY row_number() OVER (PARTITION BY tensor_id ORDER BY run DESC, pack, "offset") = 1
+FROM (
+    FROM blobs
+    QUALIFY row_number() OVER (PARTITION BY tensor_id ORDER BY run DESC, pack, "offset") = 1
+) WHERE pack NOT IN (SELECT pack FROM dropped_packs)
 """
-"""A tensor may have been encoded again by a later run, which then counts."""
+"""A tensor may have been encoded again by a later run, which then counts. When that pack is given up,
+an earlier blob does not count again: its base may be a delta by now."""
 
 
 USABLE_BLOBS = """
