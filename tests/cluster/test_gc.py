@@ -385,6 +385,49 @@ def test_gc_can_be_stopped_before_any_write(store, hub, tmp_path):
     check(last, hub, tmp_path / "out", gone)
 
 
+def test_old_work_is_forgotten_before_it_is_removed(tmp_path, hub):
+    """Whenever a gc that clears it is stopped: the job it belongs to can go on, or start again."""
+    store = tmp_path / "store"
+
+    def stop(stage: str, number: int) -> None:
+        if stage == "encode" and number == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ingest_inline(hub, store, tasks=SMALL, before_shard=stop)
+    number = 0
+    while list((store / "staging").rglob("intent.json")):
+        copy = tmp_path / "copy"
+        shutil.copytree(store, copy)
+        with stopped_at(1), later(2 * WEEK), pytest.raises(KeyboardInterrupt):
+            gc_inline(store, grace=WEEK)
+        for done in (store / "staging").rglob("done.json"):
+            before = copy / done.relative_to(store)
+            assert {path.name for path in done.parent.iterdir()} == {
+                path.name for path in before.parent.iterdir()
+            }
+        if number == 1:
+            ingest_inline(hub, copy, tasks=SMALL)
+            check(copy, hub, tmp_path / "out")
+        shutil.rmtree(copy)
+        number += 1
+    assert number > 10
+
+
+def test_a_copy_that_was_lost_since_gc_was_stopped_is_made_again(store, hub, tmp_path):
+    gone = ("other/unrelated", "mirror/base-again")
+    for repo in gone:
+        rm(store, repo)
+    before = packs(store)
+    with mock.patch.object(gc_module, "_commit", side_effect=KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt):
+            gc_inline(store, grace=WEEK, compact_below=1.0)
+    for copy in packs(store) - before:
+        (store / keys.pack(copy)).unlink()
+    gc_inline(store, grace=WEEK, compact_below=1.0)
+    check(store, hub, tmp_path / "out", gone)
+
+
 def test_a_gc_that_wakes_up_late_deletes_nothing_that_came_since(store, hub, tmp_path):
     """It halts between its commit and its deletions; the same hub is ingested meanwhile."""
     rm(store, "other/unrelated")

@@ -129,6 +129,23 @@ def test_a_killed_replan_goes_on(grown, tmp_path):
     assert not list((store / "staging").rglob("*.parquet"))
 
 
+def test_a_pack_that_was_lost_since_a_replan_was_killed_is_made_again(grown, tmp_path):
+    store, hubs = grown
+    before = set((store / "packs").rglob("*.safetensors"))
+
+    def stop(stage: str, number: int) -> None:
+        if stage == "encode" and number == 1:
+            raise KeyboardInterrupt
+
+    small = TaskSettings(encode_nbytes=100 * KIB)
+    with pytest.raises(KeyboardInterrupt):
+        replan_inline(store, tasks=small, before_shard=stop)
+    (pack,) = set((store / "packs").rglob("*.safetensors")) - before
+    pack.unlink()
+    assert replan_inline(store, tasks=small).counts["moves_made"] == LAYERS * 5
+    check_restores(store, hubs, tmp_path / "out")
+
+
 def test_a_reader_from_before_goes_on_reading(grown):
     store, _ = grown
     opened = open_store(str(store))

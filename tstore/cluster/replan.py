@@ -23,7 +23,7 @@ from tstore.catalog.schema import BLOBS
 from tstore.catalog.store import open_store
 from tstore.catalog.stored import StoredTensor
 from tstore.cluster.committing import commit_run, packed_nbytes, store_predictors
-from tstore.cluster.encoding import encode_setup
+from tstore.cluster.encoding import encode_setup, forget_lost_packs
 from tstore.cluster.fanout import Stage, StageReport, peak_memory_nbytes
 from tstore.cluster.ingest import warm_up
 from tstore.cluster.job import Job, JobOptions
@@ -228,6 +228,7 @@ def _rewrite(
 ) -> ReplanReport:
     """Re-encode the moves, keep what really pays, commit."""
     connection, setup = job.connection, encode_setup(job)
+    forget_lost_packs(job, "encode")
     shards = plan_shards(_items(connection, setup.store_uri), setup, job.options.tasks)
     work = Stage("encode", encode_shard, rows_of_lost)
     keys = job.fan_out(work, shards, counts["bytes_raw"], setup)
