@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
+from io import BytesIO
 from pathlib import Path
 from unittest import mock
 
+import pyarrow.parquet as pq
 import pytest
 
 from support.hubs import FAMILY_LAYERS, file_hashes, write_family, write_small_hub
@@ -17,9 +19,11 @@ from support.stores import restore_all
 from tstore.catalog import keys, lease, open_store
 from tstore.catalog import merge as merging
 from tstore.catalog.garbage import read_marks
+from tstore.catalog.parquet import to_bytes
 from tstore.catalog.removal import Removal, remove, take_back
 from tstore.cluster import gc as gc_module
 from tstore.errors import (
+    CatalogDamagedError,
     DataGivenUpError,
     LeaseHeldError,
     RepoNotFoundError,
@@ -86,6 +90,11 @@ def later(age: timedelta) -> Iterator[None]:
     now = gc_module.utc_now() + age
     with mock.patch.object(gc_module, "utc_now", return_value=now):
         yield
+
+
+def earlier(age: timedelta) -> AbstractContextManager[None]:
+    """The clock of gc, moved back."""
+    return later(-age)
 
 
 # --- removing and taking back -------------------------------------------------------------------
@@ -166,6 +175,20 @@ def test_what_a_removed_repository_took_goes_after_the_grace_period(store, hub, 
         undelete(store, "other/unrelated")
 
 
+def test_what_is_removed_again_has_its_grace_period_again(store, hub, tmp_path):
+    """Its first mark says nothing: it was needed in between."""
+    rm(store, "other/unrelated")
+    with earlier(WEEK):
+        gc_inline(store, grace=WEEK)
+    assert read_marks(open_objects(str(store)))
+    undelete(store, "other/unrelated")
+    rm(store, "other/unrelated")
+    with later(WEEK / 2):
+        assert gc_inline(store, grace=WEEK).counts["due"] == 0
+    undelete(store, "other/unrelated")
+    check(store, hub, tmp_path / "out")
+
+
 def test_what_is_needed_again_is_not_removed_however_old_its_mark(store, hub, tmp_path):
     rm(store, "other/unrelated")
     gc_inline(store, grace=WEEK)
@@ -212,6 +235,26 @@ def test_packs_with_little_of_use_are_compacted(tmp_path, hub):
     (after,) = packs(store)
     assert after != before
     check(store, hub, tmp_path / "again", ("other/unrelated", "lab/tuned", "mirror/base-again"))
+
+
+def test_small_blobs_are_not_copied_again_and_again(tmp_path):
+    """Most of their pack is its header."""
+    hub, store = tmp_path / "hub", tmp_path / "store"
+    for number in range(3):
+        (hub / f"lab/m{number}").mkdir(parents=True)
+        (hub / f"lab/m{number}/config.json").write_text(f"{number}")
+    ingest_inline(hub, store)
+    before = packs(store)
+    assert gc_inline(store).counts["sparse"] == 0
+    rm(store, "lab/m0")
+    rm(store, "lab/m1")
+    assert gc_inline(store).counts["sparse"] == 1
+    gc_inline(store)
+    after = packs(store)
+    assert len(after) == 1
+    assert after != before
+    assert gc_inline(store).counts["sparse"] == 0
+    check(store, hub, tmp_path / "out", ("lab/m0", "lab/m1"))
 
 
 def test_a_restore_finds_what_was_moved_and_deleted_under_it(store, hub, tmp_path):
@@ -333,6 +376,35 @@ def test_earlier_states_of_a_repository_stay(store, hub, tmp_path):
 def test_gc_waits_for_a_job_that_writes(store):
     with writer(store), pytest.raises(LeaseHeldError, match="held by test"):
         gc_inline(store, wait_s=0.0)
+
+
+@pytest.mark.parametrize("table", ["files", "blobs", "removals"])
+def test_nothing_is_given_up_while_the_catalog_is_damaged(store, hub, tmp_path, table):
+    """A flipped bit in a footer may hide rows without an error."""
+    rm(store, "other/unrelated")
+    undelete(store, "other/unrelated")
+    before = packs(store)
+    part = open_store(str(store)).catalog().parts(table)[-1]
+    sound = (store / part.key).read_bytes()
+    rows = pq.read_table(BytesIO(sound))
+    (store / part.key).write_bytes(to_bytes(rows.slice(0, rows.num_rows // 2)))
+    with pytest.raises(CatalogDamagedError, match=part.key):
+        gc_inline(store)
+    (store / part.key).write_bytes(sound)
+    assert packs(store) == before
+    check(store, hub, tmp_path / "out")
+
+
+def test_damaged_parts_of_the_catalog_are_not_merged(store, hub, monkeypatch):
+    monkeypatch.setattr(merging, "AT_LEAST", 2)
+    (hub / "lab/base/new.md").write_text("new")
+    ingest_inline(hub, store)
+    part = open_store(str(store)).catalog().parts("plans")[0]
+    rows = pq.read_table(store / part.key)
+    (store / part.key).write_bytes(to_bytes(rows.slice(0, rows.num_rows // 2)))
+    for job in (gc_inline, replan_inline):
+        with pytest.raises(CatalogDamagedError, match=part.key):
+            job(store)
 
 
 # --- gc that is stopped, or stalls --------------------------------------------------------------

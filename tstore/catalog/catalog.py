@@ -71,6 +71,8 @@ FROM present WHERE base_id IS NULL OR base_id IN (SELECT tensor_id FROM present)
 
 
 VIEWS = REMOVED, KEPT_FILES, CURRENT_FILES, CURRENT_BLOBS, USABLE_BLOBS
+NEED = "files", "blobs", "removals", "dropped_packs"
+"""Tables that tell what of a store is needed. Who deletes or rewrites must see all of their rows."""
 _AS_OF = "files", "tensors", "removals", "rejects"
 """Tables that tell what revisions were at a time. How tensors are stored now holds for any time."""
 
@@ -168,10 +170,13 @@ class Catalog:
         CatalogDamagedError
             One is missing or damaged.
         """
-        for table in tables:
-            for part in self.parts(table):
-                if (problem := part.problem(self.objects)) is not None:
-                    raise CatalogDamagedError(f"{problem}; restore it from a backup", key=part.key)
+        self.check_parts(part for table in tables for part in self.parts(table))
+
+    def check_parts(self, parts: Iterable[Part]) -> None:
+        """The same for these parts."""
+        for part in parts:
+            if (problem := part.problem(self.objects)) is not None:
+                raise CatalogDamagedError(f"{problem}; restore it from a backup", key=part.key)
 
 
 def write_tables(

@@ -20,7 +20,7 @@ import duckdb
 import pyarrow as pa
 
 from tstore.catalog import keys
-from tstore.catalog.catalog import Catalog
+from tstore.catalog.catalog import NEED, Catalog
 from tstore.catalog.parquet import read_parts
 from tstore.catalog.runs import run_time
 from tstore.catalog.schema import BLOBS
@@ -99,8 +99,14 @@ def find_garbage(
     now : datetime
     grace : timedelta
         For parts of the catalog.
+
+    Raises
+    ------
+    CatalogDamagedError
+        Not all that is needed can be seen.
     """
     objects = catalog.objects
+    catalog.check(NEED)  # a damaged footer would hide rows without an error
     connection.register("staged_blobs", _staged_blobs(objects))
     connection.execute(_LIVE)
     live = dict(connection.sql("SELECT pack, sum(nbytes) FROM live_blobs GROUP BY 1").fetchall())

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from tstore.catalog import Catalog, RunMarker, lease
 from tstore.catalog.blobs import BLOB_COLUMNS, BlobLocation
+from tstore.catalog.catalog import NEED
 from tstore.catalog.merge import merged_with, plan_merge
 from tstore.catalog.schema import BLOBS
 from tstore.catalog.store import open_store
@@ -114,6 +115,7 @@ def _replan(
     store, intent = open_store(options.store), options.replan_intent()
     codec = options.plan.delta_codec
     with open_catalog(store, console) as (catalog, connection):
+        catalog.check(NEED)  # a damaged footer would hide rows without an error
         wanted = replan_scope(connection, catalog.runs, everything=options.everything)
         if not wanted or codec is None:
             return ReplanReport(None, {})
