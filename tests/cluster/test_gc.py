@@ -8,13 +8,14 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pyarrow.parquet as pq
 import pytest
 
 from support.hubs import FAMILY_LAYERS, file_hashes, write_family, write_small_hub
-from support.inline import gc_inline, ingest_inline, replan_inline
+from support.inline import gc_inline, ingest_inline, replan_inline, verify_inline
 from support.stores import restore_all
 from tstore.catalog import keys, lease, open_store
 from tstore.catalog import merge as merging
@@ -22,6 +23,8 @@ from tstore.catalog.garbage import read_marks
 from tstore.catalog.parquet import to_bytes
 from tstore.catalog.removal import Removal, remove, take_back
 from tstore.cluster import gc as gc_module
+from tstore.cluster import verify as verify_module
+from tstore.cluster.gc import GcReport
 from tstore.errors import (
     CatalogDamagedError,
     DataGivenUpError,
@@ -31,6 +34,7 @@ from tstore.errors import (
 )
 from tstore.objects import open_objects
 from tstore.objects.local import LocalObjects
+from tstore.restore import verify as verifying
 from tstore.restore.describe import list_repos
 from tstore.restore.files import restore_repo
 from tstore.restore.verify import verify
@@ -548,6 +552,34 @@ def test_a_tensor_that_was_given_up_does_not_come_back_as_it_once_was(tmp_path):
     assert verify(open_store(str(store)), read_data=True).problems == []
     restore_repo(open_store(str(store)), "lab/m1", tmp_path / "out")
     assert file_hashes(tmp_path / "out") == file_hashes(hubs[1] / "lab/m1")
+
+
+@pytest.mark.parametrize("when", ["_pack_problems", "damaged_pack"])
+def test_a_verification_does_not_miss_what_was_given_up_since(store, when):
+    rm(store, "other/unrelated")
+    plain, collected = getattr(verifying, when), list[GcReport]()
+
+    def late(*args: object) -> object:
+        if not collected:
+            collected.append(gc_inline(store))
+        return plain(*args)
+
+    with mock.patch.object(verifying, when, late):
+        assert verify(open_store(str(store)), read_data=True).problems == []
+    assert collected[0].counts["due"] > 1
+
+
+def test_a_verify_job_does_not_miss_what_was_given_up_since(store):
+    rm(store, "other/unrelated")
+    plain = verify_module._present_packs
+
+    def late(*args: Any) -> list[tuple[str, int]]:
+        found = plain(*args)
+        assert gc_inline(store).counts["due"] > 1
+        return found
+
+    with mock.patch.object(verify_module, "_present_packs", late):
+        assert verify_inline(store).problems == []
 
 
 def test_replanned_packs_go(store, hub, tmp_path):
