@@ -73,7 +73,7 @@ class Garbage:
             pack
             for pack, live in self.live_nbytes.items()
             if pack in self.packs
-            and 0 < live
+            and live > 0
             and live + self.header_nbytes[pack] < below * self.packs[pack]
         )
 
