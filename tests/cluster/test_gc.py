@@ -495,9 +495,9 @@ def test_a_copy_that_was_lost_since_gc_was_stopped_is_made_again(store, hub, tmp
     for repo in gone:
         rm(store, repo)
     before = packs(store)
-    with mock.patch.object(gc_module, "_commit", side_effect=KeyboardInterrupt):
-        with pytest.raises(KeyboardInterrupt):
-            gc_inline(store, grace=WEEK, compact_below=1.0)
+    stopped = mock.patch.object(gc_module, "_commit", side_effect=KeyboardInterrupt)
+    with stopped, pytest.raises(KeyboardInterrupt):
+        gc_inline(store, grace=WEEK, compact_below=1.0)
     for copy in packs(store) - before:
         (store / keys.pack(copy)).unlink()
     gc_inline(store, grace=WEEK, compact_below=1.0)
