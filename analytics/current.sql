@@ -16,10 +16,13 @@ WHERE NOT EXISTS (
 CREATE OR REPLACE TEMP VIEW current_files AS
 FROM kept_files QUALIFY run = max(run) OVER (PARTITION BY repo, revision);
 
--- A tensor may have been encoded again by a later run, which then counts.
+-- A tensor may have been encoded again by a later run, which then counts. When that pack is given up,
+-- an earlier blob does not count again: its base may be a delta by now.
 CREATE OR REPLACE TEMP VIEW current_blobs AS
-FROM blobs WHERE pack NOT IN (SELECT pack FROM dropped_packs)
-QUALIFY row_number() OVER (PARTITION BY tensor_id ORDER BY run DESC, pack, "offset") = 1;
+FROM (
+    FROM blobs
+    QUALIFY row_number() OVER (PARTITION BY tensor_id ORDER BY run DESC, pack, "offset") = 1
+) WHERE pack NOT IN (SELECT pack FROM dropped_packs);
 
 -- The same without hashes, computed once. Numbers are joined faster than ids; 0 stands for a base
 -- that is lost.

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
+import pyarrow.parquet as pq
 import pytest
 
-from support.hubs import file_hashes, write_small_hub
-from support.inline import gc_inline, ingest_inline, replan_inline
+from support.hubs import FAMILY_LAYERS, file_hashes, write_family, write_small_hub
+from support.inline import gc_inline, ingest_inline, replan_inline, verify_inline
 from support.stores import restore_all
 from tstore.catalog import keys, lease, open_store
 from tstore.catalog import merge as merging
 from tstore.catalog.garbage import read_marks
+from tstore.catalog.parquet import to_bytes
 from tstore.catalog.removal import Removal, remove, take_back
 from tstore.cluster import gc as gc_module
+from tstore.cluster import verify as verify_module
+from tstore.cluster.gc import GcReport
 from tstore.errors import (
+    CatalogDamagedError,
     DataGivenUpError,
     LeaseHeldError,
     RepoNotFoundError,
@@ -27,6 +34,7 @@ from tstore.errors import (
 )
 from tstore.objects import open_objects
 from tstore.objects.local import LocalObjects
+from tstore.restore import verify as verifying
 from tstore.restore.describe import list_repos
 from tstore.restore.files import restore_repo
 from tstore.restore.verify import verify
@@ -86,6 +94,11 @@ def later(age: timedelta) -> Iterator[None]:
     now = gc_module.utc_now() + age
     with mock.patch.object(gc_module, "utc_now", return_value=now):
         yield
+
+
+def earlier(age: timedelta) -> AbstractContextManager[None]:
+    """The clock of gc, moved back."""
+    return later(-age)
 
 
 # --- removing and taking back -------------------------------------------------------------------
@@ -166,6 +179,20 @@ def test_what_a_removed_repository_took_goes_after_the_grace_period(store, hub, 
         undelete(store, "other/unrelated")
 
 
+def test_what_is_removed_again_has_its_grace_period_again(store, hub, tmp_path):
+    """Its first mark says nothing: it was needed in between."""
+    rm(store, "other/unrelated")
+    with earlier(WEEK):
+        gc_inline(store, grace=WEEK)
+    assert read_marks(open_objects(str(store)))
+    undelete(store, "other/unrelated")
+    rm(store, "other/unrelated")
+    with later(WEEK / 2):
+        assert gc_inline(store, grace=WEEK).counts["due"] == 0
+    undelete(store, "other/unrelated")
+    check(store, hub, tmp_path / "out")
+
+
 def test_what_is_needed_again_is_not_removed_however_old_its_mark(store, hub, tmp_path):
     rm(store, "other/unrelated")
     gc_inline(store, grace=WEEK)
@@ -212,6 +239,26 @@ def test_packs_with_little_of_use_are_compacted(tmp_path, hub):
     (after,) = packs(store)
     assert after != before
     check(store, hub, tmp_path / "again", ("other/unrelated", "lab/tuned", "mirror/base-again"))
+
+
+def test_small_blobs_are_not_copied_again_and_again(tmp_path):
+    """Most of their pack is its header."""
+    hub, store = tmp_path / "hub", tmp_path / "store"
+    for number in range(3):
+        (hub / f"lab/m{number}").mkdir(parents=True)
+        (hub / f"lab/m{number}/config.json").write_text(f"{number}")
+    ingest_inline(hub, store)
+    before = packs(store)
+    assert gc_inline(store).counts["sparse"] == 0
+    rm(store, "lab/m0")
+    rm(store, "lab/m1")
+    assert gc_inline(store).counts["sparse"] == 1
+    gc_inline(store)
+    after = packs(store)
+    assert len(after) == 1
+    assert after != before
+    assert gc_inline(store).counts["sparse"] == 0
+    check(store, hub, tmp_path / "out", ("lab/m0", "lab/m1"))
 
 
 def test_a_restore_finds_what_was_moved_and_deleted_under_it(store, hub, tmp_path):
@@ -335,6 +382,35 @@ def test_gc_waits_for_a_job_that_writes(store):
         gc_inline(store, wait_s=0.0)
 
 
+@pytest.mark.parametrize("table", ["files", "blobs", "removals"])
+def test_nothing_is_given_up_while_the_catalog_is_damaged(store, hub, tmp_path, table):
+    """A flipped bit in a footer may hide rows without an error."""
+    rm(store, "other/unrelated")
+    undelete(store, "other/unrelated")
+    before = packs(store)
+    part = open_store(str(store)).catalog().parts(table)[-1]
+    sound = (store / part.key).read_bytes()
+    rows = pq.read_table(BytesIO(sound))
+    (store / part.key).write_bytes(to_bytes(rows.slice(0, rows.num_rows // 2)))
+    with pytest.raises(CatalogDamagedError, match=part.key):
+        gc_inline(store)
+    (store / part.key).write_bytes(sound)
+    assert packs(store) == before
+    check(store, hub, tmp_path / "out")
+
+
+def test_damaged_parts_of_the_catalog_are_not_merged(store, hub, monkeypatch):
+    monkeypatch.setattr(merging, "AT_LEAST", 2)
+    (hub / "lab/base/new.md").write_text("new")
+    ingest_inline(hub, store)
+    part = open_store(str(store)).catalog().parts("plans")[0]
+    rows = pq.read_table(store / part.key)
+    (store / part.key).write_bytes(to_bytes(rows.slice(0, rows.num_rows // 2)))
+    for job in (gc_inline, replan_inline):
+        with pytest.raises(CatalogDamagedError, match=part.key):
+            job(store)
+
+
 # --- gc that is stopped, or stalls --------------------------------------------------------------
 
 WRITES = "put", "put_new", "put_if_match", "delete"
@@ -385,6 +461,49 @@ def test_gc_can_be_stopped_before_any_write(store, hub, tmp_path):
     check(last, hub, tmp_path / "out", gone)
 
 
+def test_old_work_is_forgotten_before_it_is_removed(tmp_path, hub):
+    """Whenever a gc that clears it is stopped: the job it belongs to can go on, or start again."""
+    store = tmp_path / "store"
+
+    def stop(stage: str, number: int) -> None:
+        if stage == "encode" and number == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ingest_inline(hub, store, tasks=SMALL, before_shard=stop)
+    number = 0
+    while list((store / "staging").rglob("intent.json")):
+        copy = tmp_path / "copy"
+        shutil.copytree(store, copy)
+        with stopped_at(1), later(2 * WEEK), pytest.raises(KeyboardInterrupt):
+            gc_inline(store, grace=WEEK)
+        for done in (store / "staging").rglob("done.json"):
+            before = copy / done.relative_to(store)
+            assert {path.name for path in done.parent.iterdir()} == {
+                path.name for path in before.parent.iterdir()
+            }
+        if number == 1:
+            ingest_inline(hub, copy, tasks=SMALL)
+            check(copy, hub, tmp_path / "out")
+        shutil.rmtree(copy)
+        number += 1
+    assert number > 10
+
+
+def test_a_copy_that_was_lost_since_gc_was_stopped_is_made_again(store, hub, tmp_path):
+    gone = ("other/unrelated", "mirror/base-again")
+    for repo in gone:
+        rm(store, repo)
+    before = packs(store)
+    stopped = mock.patch.object(gc_module, "_commit", side_effect=KeyboardInterrupt)
+    with stopped, pytest.raises(KeyboardInterrupt):
+        gc_inline(store, grace=WEEK, compact_below=1.0)
+    for copy in packs(store) - before:
+        (store / keys.pack(copy)).unlink()
+    gc_inline(store, grace=WEEK, compact_below=1.0)
+    check(store, hub, tmp_path / "out", gone)
+
+
 def test_a_gc_that_wakes_up_late_deletes_nothing_that_came_since(store, hub, tmp_path):
     """It halts between its commit and its deletions; the same hub is ingested meanwhile."""
     rm(store, "other/unrelated")
@@ -417,6 +536,50 @@ def test_what_an_interrupted_gc_gave_up_is_deleted_by_the_next(store, hub, tmp_p
     assert report.counts["left_over"] == given_up
     assert gc_inline(store).counts["left_over"] == 0
     check(store, hub, tmp_path / "out", ("other/unrelated",))
+
+
+def test_a_tensor_that_was_given_up_does_not_come_back_as_it_once_was(tmp_path):
+    """Its first blob is still there, in a pack that holds more; the base of that is now a delta."""
+    hubs, store = write_family(tmp_path / "hubs", 5), tmp_path / "store"
+    for number in (1, 2):
+        (hubs[number] / f"lab/m{number}/shared.bin").write_bytes(bytes(range(256)) * 8)
+    for hub in hubs:
+        ingest_inline(hub, store)
+    replan_inline(store, tasks=TaskSettings(encode_nbytes=1))  # a pack for each tensor
+    rm(store, "lab/m1")
+    assert gc_inline(store, compact_below=0.0).counts["due"] >= FAMILY_LAYERS
+    ingest_inline(hubs[1], store)
+    assert verify(open_store(str(store)), read_data=True).problems == []
+    restore_repo(open_store(str(store)), "lab/m1", tmp_path / "out")
+    assert file_hashes(tmp_path / "out") == file_hashes(hubs[1] / "lab/m1")
+
+
+@pytest.mark.parametrize("when", ["_pack_problems", "damaged_pack"])
+def test_a_verification_does_not_miss_what_was_given_up_since(store, when):
+    rm(store, "other/unrelated")
+    plain, collected = getattr(verifying, when), list[GcReport]()
+
+    def late(*args: object) -> object:
+        if not collected:
+            collected.append(gc_inline(store))
+        return plain(*args)
+
+    with mock.patch.object(verifying, when, late):
+        assert verify(open_store(str(store)), read_data=True).problems == []
+    assert collected[0].counts["due"] > 1
+
+
+def test_a_verify_job_does_not_miss_what_was_given_up_since(store):
+    rm(store, "other/unrelated")
+    plain = verify_module._present_packs
+
+    def late(*args: Any) -> list[tuple[str, int]]:
+        found = plain(*args)
+        assert gc_inline(store).counts["due"] > 1
+        return found
+
+    with mock.patch.object(verify_module, "_present_packs", late):
+        assert verify_inline(store).problems == []
 
 
 def test_replanned_packs_go(store, hub, tmp_path):

@@ -11,8 +11,9 @@ from support.hubs import FAMILY_LAYERS as LAYERS
 from support.hubs import file_hashes, write_family
 from support.inline import ingest_inline, replan_inline
 from support.stores import restore_all
-from tstore.catalog import RunMarker, open_store
+from tstore.catalog import RunMarker, lease, open_store
 from tstore.catalog.blobs import BlobLocation
+from tstore.catalog.removal import remove, take_back
 from tstore.cluster import replan as replan_module
 from tstore.restore.files import restore_repo
 from tstore.restore.lookup import blobs_for, files_of
@@ -128,6 +129,23 @@ def test_a_killed_replan_goes_on(grown, tmp_path):
     assert not list((store / "staging").rglob("*.parquet"))
 
 
+def test_a_pack_that_was_lost_since_a_replan_was_killed_is_made_again(grown, tmp_path):
+    store, hubs = grown
+    before = set((store / "packs").rglob("*.safetensors"))
+
+    def stop(stage: str, number: int) -> None:
+        if stage == "encode" and number == 1:
+            raise KeyboardInterrupt
+
+    small = TaskSettings(encode_nbytes=100 * KIB)
+    with pytest.raises(KeyboardInterrupt):
+        replan_inline(store, tasks=small, before_shard=stop)
+    (pack,) = set((store / "packs").rglob("*.safetensors")) - before
+    pack.unlink()
+    assert replan_inline(store, tasks=small).counts["moves_made"] == LAYERS * 5
+    check_restores(store, hubs, tmp_path / "out")
+
+
 def test_a_reader_from_before_goes_on_reading(grown):
     store, _ = grown
     opened = open_store(str(store))
@@ -191,6 +209,41 @@ def test_a_damaged_base_costs_only_its_own_set(grown, tmp_path):
         assert connection.execute(query, [tensor_id]).fetchall() == [(4,)]
     found = set(map(str, verify(open_store(str(store)), read_data=True).problems))
     assert found == problems, "no better and no worse"
+
+
+def pack_of(store: Path, repo: str) -> Path:
+    """The pack that most of a repository lies in."""
+    with open_store(str(store)).catalog().connect() as connection:
+        query = (
+            "SELECT pack FROM current_blobs SEMI JOIN (FROM tensors WHERE repo = ?)"
+            " USING (tensor_id) GROUP BY pack ORDER BY count(*) DESC LIMIT 1"
+        )
+        ((pack,),) = connection.execute(query, [repo]).fetchall()
+    return store / f"packs/{pack[:2]}/{pack}.safetensors"
+
+
+def test_deltas_of_a_removed_repository_keep_their_bases(grown, tmp_path):
+    """It may be taken back."""
+    store, hubs = grown
+    objects = open_store(str(store)).objects
+    with lease.hold(objects, "test", wait_s=0.0, on_wait=lambda line: None) as held:
+        remove(open_store(str(store)), held, "lab/m1", None)
+    replan_inline(store)
+    with lease.hold(objects, "test", wait_s=0.0, on_wait=lambda line: None) as held:
+        take_back(open_store(str(store)), held, "lab/m1", None)
+    check_restores(store, hubs, tmp_path / "out")
+
+
+@pytest.mark.parametrize("repo", ["lab/m0", "lab/m2", "lab/m4"])
+def test_what_lies_in_a_lost_pack_is_left_as_it_is(grown, tmp_path, repo):
+    """The pack may come back from a backup."""
+    store, hubs = grown
+    pack = pack_of(store, repo)
+    data = pack.read_bytes()
+    pack.unlink()
+    replan_inline(store)
+    pack.write_bytes(data)
+    check_restores(store, hubs, tmp_path / "out")
 
 
 def test_the_time_is_estimated_from_what_encoding_took_last():

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from support.hubs import file_hashes, write_small_hub
 from support.inline import ingest_inline
+from support.stores import pack_file
 from tstore.catalog import open_store
 from tstore.restore.files import restore_repo
 from tstore.restore.verify import verify
@@ -99,3 +100,25 @@ def test_an_ingest_stores_again_what_a_lost_pack_held(tmp_path: Path) -> None:
     assert ingest_inline(hub, store, tasks=small).run_id is None
     for repo in ("lab/base", "lab/tuned", "mirror/base-again", "other/unrelated", "lab/broken"):
         assert restored(store, repo, tmp_path / repo) == file_hashes(hub / repo)
+
+
+def test_a_pattern_hides_no_file_whose_pack_is_lost(tmp_path: Path) -> None:
+    """A backup may bring it back."""
+    hub, store = write_small_hub(tmp_path / "hub"), tmp_path / "store"
+    ingest_inline(hub, store, include=("lab/base",))
+    pack = pack_file(store)
+    data = pack.read_bytes()
+    pack.unlink()
+    (hub / "lab/base/more.json").write_text("{}")
+    ingest_inline(hub, store, include=("*.json",))
+    pack.write_bytes(data)
+    assert restored(store, "lab/base", tmp_path / "out") == file_hashes(hub / "lab/base")
+
+
+def test_what_lies_in_a_lost_pack_is_taken_in_again(tmp_path: Path) -> None:
+    hub, store = write_small_hub(tmp_path / "hub"), tmp_path / "store"
+    ingest_inline(hub, store)
+    pack_file(store).unlink()
+    ingest_inline(hub, store)
+    assert verify(open_store(str(store)), read_data=True).problems == []
+    assert restored(store, "lab/base", tmp_path / "out") == file_hashes(hub / "lab/base")

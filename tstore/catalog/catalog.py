@@ -53,10 +53,13 @@ FROM kept_files QUALIFY run = max(run) OVER (PARTITION BY repo, revision)
 
 CURRENT_BLOBS = """
 CREATE VIEW current_blobs AS
-FROM blobs WHERE pack NOT IN (SELECT pack FROM dropped_packs)
-QUALIFY row_number() OVER (PARTITION BY tensor_id ORDER BY run DESC, pack, "offset") = 1
+FROM (
+    FROM blobs
+    QUALIFY row_number() OVER (PARTITION BY tensor_id ORDER BY run DESC, pack, "offset") = 1
+) WHERE pack NOT IN (SELECT pack FROM dropped_packs)
 """
-"""A tensor may have been encoded again by a later run, which then counts."""
+"""A tensor may have been encoded again by a later run, which then counts. When that pack is given up,
+an earlier blob does not count again: its base may be a delta by now."""
 
 
 USABLE_BLOBS = """
@@ -68,6 +71,8 @@ FROM present WHERE base_id IS NULL OR base_id IN (SELECT tensor_id FROM present)
 
 
 VIEWS = REMOVED, KEPT_FILES, CURRENT_FILES, CURRENT_BLOBS, USABLE_BLOBS
+NEED = "files", "blobs", "removals", "dropped_packs"
+"""Tables that tell what of a store is needed. Who deletes or rewrites must see all of their rows."""
 _AS_OF = "files", "tensors", "removals", "rejects"
 """Tables that tell what revisions were at a time. How tensors are stored now holds for any time."""
 
@@ -165,10 +170,13 @@ class Catalog:
         CatalogDamagedError
             One is missing or damaged.
         """
-        for table in tables:
-            for part in self.parts(table):
-                if (problem := part.problem(self.objects)) is not None:
-                    raise CatalogDamagedError(f"{problem}; restore it from a backup", key=part.key)
+        self.check_parts(part for table in tables for part in self.parts(table))
+
+    def check_parts(self, parts: Iterable[Part]) -> None:
+        """The same for these parts."""
+        for part in parts:
+            if (problem := part.problem(self.objects)) is not None:
+                raise CatalogDamagedError(f"{problem}; restore it from a backup", key=part.key)
 
 
 def write_tables(

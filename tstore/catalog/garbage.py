@@ -20,7 +20,7 @@ import duckdb
 import pyarrow as pa
 
 from tstore.catalog import keys
-from tstore.catalog.catalog import Catalog
+from tstore.catalog.catalog import NEED, Catalog
 from tstore.catalog.parquet import read_parts
 from tstore.catalog.runs import run_time
 from tstore.catalog.schema import BLOBS
@@ -38,6 +38,8 @@ class Garbage:
         Size of each pack.
     live_nbytes : dict of str to int
         Blobs that are needed, of each pack that has any.
+    header_nbytes : dict of str to int
+        About what those take of the header of the pack.
     staged : set of str
         Packs of unfinished work.
     dropped : set of str
@@ -50,6 +52,7 @@ class Garbage:
 
     packs: dict[str, int]
     live_nbytes: dict[str, int]
+    header_nbytes: dict[str, int]
     staged: frozenset[str]
     dropped: frozenset[str]
     marked: dict[str, datetime]
@@ -69,7 +72,9 @@ class Garbage:
         return sorted(
             pack
             for pack, live in self.live_nbytes.items()
-            if pack in self.packs and 0 < live < below * self.packs[pack]
+            if pack in self.packs
+            and live > 0
+            and live + self.header_nbytes[pack] < below * self.packs[pack]
         )
 
 
@@ -83,6 +88,32 @@ WITH needed AS (
 own AS (SELECT base_id FROM current_blobs SEMI JOIN needed USING (tensor_id))
 SELECT * FROM current_blobs WHERE tensor_id IN (FROM needed) OR tensor_id IN (FROM own)
 """
+
+
+_SIZES = """
+SELECT pack, sum(nbytes), sum(150 + 2 * length(tensor_id) + coalesce(length(base_id), 0))
+FROM live_blobs GROUP BY 1
+"""
+
+_RELEASED = """
+WITH removals_of AS (
+    SELECT x.tensor_id, max(r.run) AS run
+    FROM files f JOIN removed r USING (repo, revision), unnest(f.layout) AS t(x)
+    WHERE f.run < r.run GROUP BY 1
+),
+released AS (
+    SELECT b.pack, r.run FROM current_blobs b JOIN removals_of r USING (tensor_id)
+    UNION ALL
+    SELECT base.pack, r.run FROM current_blobs b JOIN removals_of r USING (tensor_id)
+    JOIN current_blobs base ON base.tensor_id = b.base_id
+    UNION ALL
+    SELECT pack, lead(run) OVER (PARTITION BY tensor_id ORDER BY run) FROM blobs
+)
+SELECT pack, max(run) FROM released WHERE run IS NOT NULL GROUP BY pack
+"""
+"""The last run that may have made a pack garbage: it removed what needs it, or stored that anew. A mark
+may be older, of an earlier time at which nothing needed the pack."""
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 def find_garbage(
@@ -99,24 +130,32 @@ def find_garbage(
     now : datetime
     grace : timedelta
         For parts of the catalog.
+
+    Raises
+    ------
+    CatalogDamagedError
+        Not all that is needed can be seen.
     """
     objects = catalog.objects
+    catalog.check(NEED)  # a damaged footer would hide rows without an error
     connection.register("staged_blobs", _staged_blobs(objects))
     connection.execute(_LIVE)
-    live = dict(connection.sql("SELECT pack, sum(nbytes) FROM live_blobs GROUP BY 1").fetchall())
+    live = connection.sql(_SIZES).fetchall()
     staged = _column(connection, "SELECT DISTINCT pack FROM staged_blobs")
     dropped = _column(connection, "SELECT pack FROM dropped_packs")
     packs = dict(_packs(objects))
-    marks = read_marks(objects)
+    marks, released = read_marks(objects), _released(connection)
+    held = {pack: int(nbytes) for pack, nbytes, _ in live}
     return Garbage(
         packs=packs,
-        live_nbytes={pack: int(nbytes) for pack, nbytes in live.items()},
+        live_nbytes=held,
+        header_nbytes={pack: int(header) for pack, _, header in live},
         staged=staged,
         dropped=dropped,
         marked={
-            pack: marks.get(pack, now)
+            pack: max(marks.get(pack, now), released.get(pack, _LONG_AGO))
             for pack in packs
-            if pack not in live and pack not in staged and pack not in dropped
+            if pack not in held and pack not in staged and pack not in dropped
         },
         stale_parts=dict(_stale_parts(catalog, now - grace)),
     )
@@ -153,6 +192,10 @@ def _staged_blobs(objects: ObjectStore) -> pa.dataset.Dataset:
     """Rows that tasks of unfinished jobs left."""
     names = [i.key for i in objects.list(keys.STAGING) if i.key.endswith("/blobs.parquet")]
     return read_parts(objects, names, BLOBS)
+
+
+def _released(connection: duckdb.DuckDBPyConnection) -> dict[str, datetime]:
+    return {pack: run_time(run) for pack, run in connection.sql(_RELEASED).fetchall()}
 
 
 def _stale_parts(catalog: Catalog, before: datetime) -> Iterator[tuple[str, int]]:

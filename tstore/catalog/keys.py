@@ -9,6 +9,7 @@ RUNS = "catalog/runs/"
 PACKS = "packs/"
 STAGING = "staging/"
 INTENT_NAME = "intent.json"
+DONE_NAME = "done.json"
 
 
 def run_marker(run_id: str) -> str:
@@ -58,4 +59,4 @@ def staged(workspace: str, stage: str, shard_key: str, name: str) -> str:
 
 def shard_done(workspace: str, stage: str, shard_key: str) -> str:
     """Written after all rows of a shard; holds its statistics."""
-    return f"{staging(workspace)}{stage}/{shard_key}/done.json"
+    return f"{staging(workspace)}{stage}/{shard_key}/{DONE_NAME}"

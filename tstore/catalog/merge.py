@@ -43,7 +43,14 @@ class Merge:
         return sorted(part.key for parts in self.parts.values() for part in parts)
 
     def rows(self, catalog: Catalog) -> dict[str, Iterator[pa.Table]]:
-        """Their rows for `write_tables`, read as they are taken."""
+        """Their rows for `write_tables`, read as they are taken.
+
+        Raises
+        ------
+        CatalogDamagedError
+            One is damaged, which may hide rows: a sound part must not come of it.
+        """
+        catalog.check_parts(part for parts in self.parts.values() for part in parts)
         return {
             name: _fingerprints(catalog, parts)
             if name == "fingerprints"

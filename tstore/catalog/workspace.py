@@ -77,7 +77,7 @@ class Workspace:
         done = {}
         for info in objects.list(prefix):
             key, _, name = info.key.removeprefix(prefix).partition("/")
-            if name == "done.json":
+            if name == keys.DONE_NAME:
                 done[key] = json.loads(objects.get(info.key))
         return done
 
@@ -87,11 +87,15 @@ class Workspace:
         return read_parts(self.objects, parts, STAGED_TABLES[name])
 
     def clear(self) -> None:
-        """Remove everything, the intent last, so that an interrupted removal is found again."""
+        """Remove everything, the intent last, so that an interrupted removal is found again.
+
+        A shard is made unfinished before its rows go, for the job that may find them instead.
+        """
         objects = self.objects
-        for info in list(objects.list(keys.staging(self.key))):
-            if info.key != keys.intent(self.key):
-                objects.delete(info.key)
+        names = [info.key for info in objects.list(keys.staging(self.key))]
+        for name in sorted(names, key=lambda name: not name.endswith(keys.DONE_NAME)):
+            if name != keys.intent(self.key):
+                objects.delete(name)
         objects.delete(keys.intent(self.key))
 
 

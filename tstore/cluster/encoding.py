@@ -136,7 +136,7 @@ def encode_setup(job: Job) -> EncodeSetup:
 
 
 def _round(job: Job, index: HubIndex, stage: str, nbytes: int, *, retry: bool) -> pa.Table:
-    _forget_lost_packs(job, stage)
+    forget_lost_packs(job, stage)
     setup = encode_setup(job)
     shards = plan_shards(_items(job, index, retry=retry), setup, job.options.tasks)
     work = Stage(stage, encode_shard, rows_of_lost)
@@ -184,7 +184,7 @@ def _item(row: dict[str, Any], index: HubIndex, store_uri: str) -> EncodeItem | 
     return EncodeItem(target, row["dtype"], row["codec"], base, row["alone_nbytes"])
 
 
-def _forget_lost_packs(job: Job, stage: str) -> None:
+def forget_lost_packs(job: Job, stage: str) -> None:
     """Shards that an interrupted job finished count only while their packs are there for good."""
     objects = job.store.objects
     dropped = {pack for (pack,) in job.connection.sql("SELECT pack FROM dropped_packs").fetchall()}

@@ -23,7 +23,7 @@ from tstore.catalog.schema import BLOBS, DROPPED_PACKS
 from tstore.catalog.store import open_store
 from tstore.catalog.workspace import clear_older
 from tstore.cluster.committing import commit_run
-from tstore.cluster.encoding import encode_setup
+from tstore.cluster.encoding import encode_setup, forget_lost_packs
 from tstore.cluster.fanout import Stage, StageReport
 from tstore.cluster.job import Job, JobOptions
 from tstore.cluster.opening import hold_store, job_workspace
@@ -151,8 +151,9 @@ def _copy(job: Job, sparse: list[str]) -> pa.Table:
     blobs = [BlobToCopy(BlobLocation(*row[:-2]), *row[-2:]) for row in rows]
     nbytes = sum(blob.location.nbytes for blob in blobs)
     setup = encode_setup(job)
+    forget_lost_packs(job, "copy")
     with ray_session():
-        shards = copy_shards(blobs, job.options.tasks)
+        shards = copy_shards(blobs, setup, job.options.tasks)
         done = job.fan_out(Stage("copy", copy_shard), shards, nbytes, setup)
     found = job.workspace.rows("copy", "blobs", done).to_table(columns=BLOBS.names)
     return found.cast(BLOBS)

@@ -91,7 +91,7 @@ def plan_again(job: Job, stored: PlacedGroups, codec: str) -> Planned:
         return find_stored(job.connection, job.store.objects.uri, [tensor_id])[tensor_id]
 
     pairs, predictors = _predictors(job, stored, none, codec, locate)
-    plan_new(job, stored, none, predictors, {})
+    plan_new(job, stored, none, predictors, _bases_of_others(job))
     return Planned(pairs, predictors)
 
 
@@ -209,9 +209,20 @@ def _measure(
 
 def _bases_in_use(job: Job) -> dict[GroupKey, set[str]]:
     """New tensors that are bases of earlier runs: their pack was lost; they must stay bases."""
+    return _by_group(job, "sketched", "FROM current_blobs")
+
+
+def _bases_of_others(job: Job) -> dict[GroupKey, set[str]]:
+    """Bases of deltas that are not planned again, but may be wanted again: those of removed
+    revisions can be taken back, those in lost packs restored from a backup."""
+    return _by_group(job, "described", "FROM current_blobs ANTI JOIN described USING (tensor_id)")
+
+
+def _by_group(job: Job, planned: str, deltas: str) -> dict[GroupKey, set[str]]:
+    """Tensors of the table `planned` that are bases of blobs of this query."""
     rows = job.connection.sql(
-        "SELECT dtype, shape, tensor_id FROM sketched"
-        " WHERE tensor_id IN (SELECT base_id FROM current_blobs WHERE base_id IS NOT NULL)"
+        f"SELECT dtype, shape, tensor_id FROM {planned}"
+        f" WHERE tensor_id IN (SELECT base_id FROM ({deltas}) WHERE base_id IS NOT NULL)"
     )
     found: dict[GroupKey, set[str]] = {}
     for dtype, shape, tensor_id in rows.fetchall():

@@ -18,12 +18,13 @@ from rich.console import Console
 
 from tstore.catalog import Catalog, RunMarker, lease
 from tstore.catalog.blobs import BLOB_COLUMNS, BlobLocation
+from tstore.catalog.catalog import NEED
 from tstore.catalog.merge import merged_with, plan_merge
 from tstore.catalog.schema import BLOBS
 from tstore.catalog.store import open_store
 from tstore.catalog.stored import StoredTensor
 from tstore.cluster.committing import commit_run, packed_nbytes, store_predictors
-from tstore.cluster.encoding import encode_setup
+from tstore.cluster.encoding import encode_setup, forget_lost_packs
 from tstore.cluster.fanout import Stage, StageReport, peak_memory_nbytes
 from tstore.cluster.ingest import warm_up
 from tstore.cluster.job import Job, JobOptions
@@ -34,7 +35,7 @@ from tstore.cluster.session import ray_session
 from tstore.encode.shards import EncodeItem, plan_shards
 from tstore.encode.stage import encode_shard, rows_of_lost
 from tstore.plan.moves import MOVES, choose_moves
-from tstore.plan.scope import describe_scope, replan_scope
+from tstore.plan.scope import READABLE, describe_scope, replan_scope
 from tstore.plan.stored import place_stored
 
 KIND = "replan"
@@ -114,6 +115,7 @@ def _replan(
     store, intent = open_store(options.store), options.replan_intent()
     codec = options.plan.delta_codec
     with open_catalog(store, console) as (catalog, connection):
+        catalog.check(NEED)  # a damaged footer would hide rows without an error
         wanted = replan_scope(connection, catalog.runs, everything=options.everything)
         if not wanted or codec is None:
             return ReplanReport(None, {})
@@ -123,7 +125,7 @@ def _replan(
         ):
             job = Job(options, store, connection, workspace, console)
             with job.on_driver("place"):
-                placed = place_stored(connection, catalog, wanted, store.sketch, "FROM live")
+                placed = place_stored(connection, catalog, wanted, store.sketch, READABLE)
                 describe_scope(connection)
             planned = plan_again(job, placed, codec)
             with job.on_driver("choose moves"):
@@ -228,6 +230,7 @@ def _rewrite(
 ) -> ReplanReport:
     """Re-encode the moves, keep what really pays, commit."""
     connection, setup = job.connection, encode_setup(job)
+    forget_lost_packs(job, "encode")
     shards = plan_shards(_items(connection, setup.store_uri), setup, job.options.tasks)
     work = Stage("encode", encode_shard, rows_of_lost)
     keys = job.fan_out(work, shards, counts["bytes_raw"], setup)

@@ -31,11 +31,14 @@ _TOO_DEEP = """
 WITH after AS (
     SELECT tensor_id, base_id FROM encoded
     UNION ALL
-    SELECT tensor_id, base_id FROM usable_blobs ANTI JOIN encoded USING (tensor_id)
+    SELECT tensor_id, base_id FROM current_blobs ANTI JOIN encoded USING (tensor_id)
 )
 SELECT d.tensor_id, d.base_id FROM after d LEFT JOIN after b ON b.tensor_id = d.base_id
-WHERE d.base_id IS NOT NULL AND (b.tensor_id IS NULL OR b.base_id IS NOT NULL) LIMIT 1
+WHERE b.base_id IS NOT NULL
+   OR (d.base_id IS NOT NULL AND b.tensor_id IS NULL
+       AND d.tensor_id IN (SELECT tensor_id FROM usable_blobs)) LIMIT 1
 """
+"""Also of what cannot be read now: a backup may bring its pack back."""
 
 _ROLES = """
 CREATE OR REPLACE TEMP VIEW roles AS

@@ -32,12 +32,14 @@ class CopyShard:
     """Blobs that one task copies into one pack."""
 
     blobs: tuple[BlobToCopy, ...]
+    generation: str
     base_memory_nbytes: int
 
     @property
     def key(self) -> str:
-        """Hash of what is copied, and from where."""
-        return shard_key([[b.location.tensor_id, b.location.pack] for b in self.blobs])
+        """Hash of what is copied, and from where; see `EncodeSetup.generation`."""
+        places = [[b.location.tensor_id, b.location.pack] for b in self.blobs]
+        return shard_key([places, self.generation])
 
     @property
     def nbytes(self) -> int:
@@ -56,18 +58,20 @@ class CopyShard:
         return tuple(replace(self, blobs=part) for part in parts)
 
 
-def copy_shards(blobs: Iterable[BlobToCopy], tasks: TaskSettings) -> Iterator[CopyShard]:
+def copy_shards(
+    blobs: Iterable[BlobToCopy], setup: EncodeSetup, tasks: TaskSettings
+) -> Iterator[CopyShard]:
     """Shards of about ``tasks.encode_nbytes`` encoded bytes."""
     held, nbytes = list[BlobToCopy](), 0
     for blob in blobs:
         size = blob.location.nbytes
         if held and (nbytes + size > tasks.encode_nbytes or len(held) == MAX_ITEMS):
-            yield CopyShard(tuple(held), tasks.base_memory_nbytes)
+            yield CopyShard(tuple(held), setup.generation, tasks.base_memory_nbytes)
             held, nbytes = [], 0
         held.append(blob)
         nbytes += size
     if held:
-        yield CopyShard(tuple(held), tasks.base_memory_nbytes)
+        yield CopyShard(tuple(held), setup.generation, tasks.base_memory_nbytes)
 
 
 def copy_shard(shard: CopyShard, setup: EncodeSetup) -> dict[str, pa.Table]:

@@ -159,15 +159,16 @@ def _known_files(
     """Tags and refs of the files of each revision, and where each ref points now."""
     known: dict[_Revision, tuple[dict[str, str], tuple[str, ...]]] = {}
     targets: dict[_Ref, _Revision] = {}
-    # A file that can no longer be restored counts as unknown: taking it in again heals it.
+    # A file that can no longer be restored has no tag, so that the hub's is new: taking it in again
+    # heals it. One that the snapshot says nothing of stays, for a backup to heal.
     rows = connection.sql(
         """
         WITH lost AS (
             SELECT DISTINCT repo, revision, path FROM current_files f, unnest(f.layout) AS t(x)
             WHERE x.tensor_id NOT IN (SELECT tensor_id FROM usable_blobs)
         )
-        SELECT repo, revision, refs, path, source_tag
-        FROM current_files ANTI JOIN lost USING (repo, revision, path) ORDER BY run
+        SELECT repo, revision, refs, path, CASE WHEN lost.path IS NULL THEN source_tag ELSE '' END
+        FROM current_files LEFT JOIN lost USING (repo, revision, path) ORDER BY run
         """
     )
     for repo, revision, refs, path, tag in rows.fetchall():

@@ -16,6 +16,9 @@ SELECT DISTINCT x.tensor_id FROM (SELECT unnest(layout) AS x FROM kept_files)
 """
 """What the files of any kept state need. A base that only deltas need is not among them."""
 
+READABLE = "SELECT tensor_id FROM live SEMI JOIN usable_blobs USING (tensor_id)"
+"""Query of those of them that can be decoded, and so take part: not what lies in lost packs."""
+
 _TOUCHED = """
 WITH known AS (SELECT tensor_id, dtype, shape, run FROM fingerprints),
 touched AS (
@@ -37,11 +40,11 @@ other row counts."""
 
 _DESCRIBED = f"""
 CREATE OR REPLACE TEMP TABLE described AS
-SELECT row_number() OVER (ORDER BY s.tensor_id) AS arrival, s.tensor_id, s.dtype, s.nbytes,
+SELECT row_number() OVER (ORDER BY s.tensor_id) AS arrival, s.tensor_id, s.dtype, s.shape, s.nbytes,
        any_value(f.standalone_ratio) AS standalone_ratio
 FROM stored_tensors s JOIN fingerprints f USING (tensor_id)
 WHERE s.dtype <> '{OPAQUE}'
-GROUP BY s.tensor_id, s.dtype, s.nbytes
+GROUP BY s.tensor_id, s.dtype, s.shape, s.nbytes
 """
 
 
