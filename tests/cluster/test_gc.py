@@ -437,8 +437,9 @@ def stopped_at(number: int) -> Iterator[list[str]]:
         yield done
 
 
-def test_gc_can_be_stopped_before_any_write(store, hub, tmp_path):
+def test_gc_can_be_stopped_before_any_write(store, hub, tmp_path, monkeypatch):
     """Whatever is done by then, the store is sound and the next gc ends where one would have."""
+    monkeypatch.setattr(lease, "LEASE_TTL_S", 0.5)  # this process lives on, and so would its lease
     gone = ("other/unrelated", "mirror/base-again")
     for repo in gone:
         rm(store, repo)
