@@ -29,6 +29,9 @@ def as_bytes(buffer: AnyBuffer) -> ByteArray:
     UnsuitableBufferError
         If it holds Python objects.
     """
+    if type(buffer) is np.ndarray and buffer.dtype == np.uint8 and buffer.ndim == 1:
+        if buffer.flags.c_contiguous:
+            return _read_only(buffer)
     view = _view(buffer)
     if view.nbytes == 0:
         flat = np.empty(0, np.uint8)
@@ -36,9 +39,7 @@ def as_bytes(buffer: AnyBuffer) -> ByteArray:
         flat = np.frombuffer(view, np.uint8)
     else:
         flat = np.frombuffer(view.tobytes(), np.uint8)
-    # Read-only throughout: numba compiles a kernel once more for each kind of array.
-    flat.flags.writeable = False
-    return flat
+    return _read_only(flat)
 
 
 def as_output(buffer: AnyBuffer, nbytes: int) -> ByteArray:
@@ -78,6 +79,14 @@ def aligned_words(out: ByteArray, dtype: Dtype) -> Iterator[npt.NDArray[Any]]:
         scratch = np.empty_like(words)
         yield scratch
         words[:] = scratch
+
+
+def _read_only(flat: ByteArray) -> ByteArray:
+    """Return `flat`, read-only: numba compiles a kernel once more for each kind of array."""
+    if flat.flags.writeable:
+        flat = flat[:]
+        flat.flags.writeable = False
+    return flat
 
 
 def _view(buffer: AnyBuffer) -> memoryview:

@@ -1,5 +1,7 @@
 """One zstd frame from and to bytes of known length."""
 
+import threading
+
 import zstandard
 
 from tstore_codecs.buffers import ByteArray, as_bytes
@@ -7,9 +9,24 @@ from tstore_codecs.errors import CorruptBlobError
 from tstore_codecs.limits import MAX_CHUNK_NBYTES
 
 
+
+class _Contexts(threading.local):
+    """What zstd allocates, kept: for a small tensor it takes longer than the work. One thread's."""
+
+    def __init__(self) -> None:
+        self.compressors: dict[int, zstandard.ZstdCompressor] = {}
+        self.decompressor = zstandard.ZstdDecompressor()
+
+
+_contexts = _Contexts()
+
+
 def compress(data: ByteArray, level: int) -> bytes:
     """Return one zstd frame that holds `data` and states its length."""
-    return zstandard.ZstdCompressor(level=level).compress(data.data)
+    compressors = _contexts.compressors
+    if level not in compressors:
+        compressors[level] = zstandard.ZstdCompressor(level=level)
+    return compressors[level].compress(data.data)
 
 
 def decompress(frame: ByteArray, nbytes: int) -> ByteArray:
@@ -30,7 +47,7 @@ def decompress(frame: ByteArray, nbytes: int) -> ByteArray:
                 f"expected a zstd frame of {nbytes} bytes and a window up to {MAX_CHUNK_NBYTES}; "
                 f"it states {stated.content_size} and {stated.window_size}"
             )
-        data = zstandard.ZstdDecompressor().decompress(frame.data, allow_extra_data=False)
+        data = _contexts.decompressor.decompress(frame.data, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise CorruptBlobError(f"expected a valid zstd frame; found: {error}") from error
     return as_bytes(data)

@@ -78,12 +78,10 @@ def test_ratio_is_that_of_the_codec_with_the_shape(tensors, tmp_path):
     path = tmp_path / "weights.bin"
     path.write_bytes(b"".join(tensor.tobytes() for tensor in tensors.values()))
     source, nbytes = stat_source(path), tensors["base"].nbytes
-    starts = {name: i * nbytes for i, name in enumerate(tensors)}
+    places = {name: HubLocation(source, i * nbytes, nbytes) for i, name in enumerate(tensors)}
     pairs = choose_pairs([(group_of(tensors), None)], SKETCH, NOTHING, 10)
     plan, tasks = PlanSettings(), TaskSettings()
-    shards = plan_measurements(
-        pairs, lambda name: HubLocation(source, starts[name], nbytes), plan, tasks
-    )
+    shards = plan_measurements(pairs, places, plan, tasks)
     rows = [row for shard in shards for row in measure_shard(shard, plan)["pairs"].to_pylist()]
     assert len(rows) == 10
     for row in rows:

@@ -91,11 +91,14 @@ class HubIndex:
                 return HubTensor(tensor_id, sha256, self._at(place, nbytes))
         return None
 
-    def locate(self, tensor_id: str) -> HubLocation:
-        """Where the scan found it first."""
-        query = "SELECT locations[1], nbytes FROM new_unique WHERE tensor_id = ?"
-        ((place, nbytes),) = self._connection.execute(query, [tensor_id]).fetchall()
-        return self._at(place, nbytes)
+    def locate(self, tensor_ids: Iterable[str]) -> dict[str, HubLocation]:
+        """Where the scan found each of these tensors first."""
+        query = (
+            "SELECT tensor_id, locations[1], nbytes FROM new_unique"
+            " WHERE tensor_id IN (SELECT unnest($names))"
+        )
+        rows = self._connection.execute(query, {"names": list(tensor_ids)}).fetchall()
+        return {name: self._at(place, nbytes) for name, place, nbytes in rows}
 
     def _at(self, place: Mapping[str, Any], nbytes: int) -> HubLocation:
         return HubLocation(self._sources[place["source"]], place["start"], nbytes)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,7 +14,7 @@ import pyarrow.dataset as ds
 
 from tstore.catalog import keys
 from tstore.catalog.schema import PAIRS, PLANS
-from tstore.catalog.stored import StoredTensor, find_stored
+from tstore.catalog.stored import find_stored
 from tstore.cluster.fanout import Stage
 from tstore.cluster.job import Job
 from tstore.errors import ObjectNotFoundError
@@ -36,6 +38,9 @@ from tstore.sketch.layout import SketchLayout
 FEW_SKETCHES = 2048
 """Up to so many sketches the driver plans itself: tasks would take longer to start."""
 
+Locate: TypeAlias = Callable[[Iterable[str]], Mapping[str, Readable]]
+"""Where the bytes of these tensors lie."""
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -53,7 +58,7 @@ class Planned:
     predictors: dict[str, TensorPred]
 
 
-def plan_all(job: Job, new: PlacedGroups, locate: Callable[[str], Readable]) -> Planned:
+def plan_all(job: Job, new: PlacedGroups, locate: Locate) -> Planned:
     """Plan the new unique extents.
 
     The job's connection gets the table ``planned``: the columns of ``plans``, and arrival.
@@ -64,7 +69,7 @@ def plan_all(job: Job, new: PlacedGroups, locate: Callable[[str], Readable]) -> 
     new : PlacedGroups
         `tstore.plan.staged.stage_fingerprints`.
     locate : callable
-        Where the bytes of a new tensor lie.
+        Where the bytes of new tensors lie.
     """
     stored = place_stored(job.connection, job.store.catalog(), new.groups, job.store.sketch)
     pairs, predictors = PAIRS.empty_table(), dict[str, TensorPred]()
@@ -87,9 +92,7 @@ def plan_again(job: Job, stored: PlacedGroups, codec: str) -> Planned:
     """
     none = PlacedGroups(stored.parts, {}, {})
 
-    def locate(tensor_id: str) -> StoredTensor:
-        return find_stored(job.connection, job.store.objects.uri, [tensor_id])[tensor_id]
-
+    locate = partial(find_stored, job.connection, job.store.objects.uri)
     pairs, predictors = _predictors(job, stored, none, codec, locate)
     plan_new(job, stored, none, predictors, _bases_of_others(job))
     return Planned(pairs, predictors)
@@ -139,7 +142,7 @@ def _predictors(
     new: PlacedGroups,
     stored: PlacedGroups,
     codec: str,
-    locate: Callable[[str], Readable],
+    locate: Locate,
 ) -> tuple[pa.Table, dict[str, TensorPred]]:
     """New pairs, and a predictor for each dtype with sketches.
 
@@ -183,7 +186,7 @@ def _measure(
     new: PlacedGroups,
     stored: PlacedGroups,
     known: pa.Table,
-    locate: Callable[[str], Readable],
+    locate: Locate,
 ) -> pa.Table:
     """Measure pairs at distances of which too little is known."""
     chosen: list[Pair] = []
@@ -194,12 +197,10 @@ def _measure(
             wanted = job.options.plan.pairs_per_model
             chosen += choose_pairs(groups, job.store.sketch, distances, wanted)
     uri = job.store.objects.uri
-    bases = find_stored(job.connection, uri, (pair.base_id for pair in chosen))
-
-    def find(tensor_id: str) -> Readable:
-        return bases[tensor_id] if tensor_id in bases else locate(tensor_id)
-
-    shards = plan_measurements(chosen, find, job.options.plan, job.options.tasks)
+    needed = {tensor_id for pair in chosen for tensor_id in (pair.target_id, pair.base_id)}
+    places: dict[str, Readable] = {**find_stored(job.connection, uri, needed)}
+    places.update(locate(needed - places.keys()))
+    shards = plan_measurements(chosen, places, job.options.plan, job.options.tasks)
     nbytes = sum(shard.nbytes for shard in shards)
     stage = Stage("measure", measure_shard, rows_of_lost)
     shard_keys = job.fan_out(stage, shards, nbytes, job.options.plan)

@@ -85,13 +85,12 @@ def _measure(
 ) -> pa.Table:
     """Rows ``pairs`` of each dtype, spread over the distances of its blocks."""
     none_known: NDArray[np.float64] = np.empty(0)
+    places = {name: block.location for name, block in sampled.blocks.items()}
     tables = [PAIRS.empty_table()]
     for dtype in dtypes:
         ours = ((group, None) for key, group in groups.items() if key[0] == dtype)
         chosen = choose_pairs(ours, sketch, none_known, plan.pairs_per_model)
-        shards = plan_measurements(
-            chosen, lambda name: sampled.blocks[name].location, plan, TaskSettings()
-        )
+        shards = plan_measurements(chosen, places, plan, TaskSettings())
         tables += [measure_shard(shard, plan)["pairs"] for shard in shards]
     return pa.concat_tables(tables)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -51,11 +51,11 @@ class MeasureShard:
 
 def plan_measurements(
     pairs: Sequence[Pair],
-    locate: Callable[[str], Readable],
+    places: Mapping[str, Readable],
     plan: PlanSettings,
     tasks: TaskSettings,
 ) -> list[MeasureShard]:
-    """Shards of pairs; `locate` says where the bytes of a tensor lie, in the hub or the store."""
+    """Shards of pairs; `places` has where the bytes of each tensor lie, in the hub or the store."""
     codec = plan.delta_codec
     if codec is None:
         return []
@@ -64,7 +64,7 @@ def plan_measurements(
         batch = pairs[first : first + PAIRS_PER_SHARD]
         key = shard_key([codec, plan.measure_nbytes, [[p.target_id, p.base_id] for p in batch]])
         nbytes = sum(2 * min(pair.nbytes, plan.measure_nbytes) for pair in batch)
-        located = tuple((p, locate(p.target_id), locate(p.base_id)) for p in batch)
+        located = tuple((p, places[p.target_id], places[p.base_id]) for p in batch)
         memory = tasks.base_memory_nbytes + tasks.memory_factor * plan.measure_nbytes
         shards.append(MeasureShard(key, codec, located, nbytes, memory))
     return shards
