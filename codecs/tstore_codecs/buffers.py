@@ -29,9 +29,8 @@ def as_bytes(buffer: AnyBuffer) -> ByteArray:
     UnsuitableBufferError
         If it holds Python objects.
     """
-    if type(buffer) is np.ndarray and buffer.dtype == np.uint8 and buffer.ndim == 1:
-        if buffer.flags.c_contiguous:
-            return _read_only(buffer)
+    if type(buffer) is np.ndarray and _is_flat(buffer):
+        return _read_only(buffer)
     view = _view(buffer)
     if view.nbytes == 0:
         flat = np.empty(0, np.uint8)
@@ -79,6 +78,10 @@ def aligned_words(out: ByteArray, dtype: Dtype) -> Iterator[npt.NDArray[Any]]:
         scratch = np.empty_like(words)
         yield scratch
         words[:] = scratch
+
+
+def _is_flat(array: npt.NDArray[Any]) -> bool:
+    return array.dtype == np.uint8 and array.ndim == 1 and array.flags.c_contiguous
 
 
 def _read_only(flat: ByteArray) -> ByteArray:
