@@ -9,7 +9,6 @@ from tstore_codecs.errors import CorruptBlobError
 from tstore_codecs.limits import MAX_CHUNK_NBYTES
 
 
-
 class _Contexts(threading.local):
     """What zstd allocates, kept: for a small tensor it takes longer than the work. One thread's."""
 
