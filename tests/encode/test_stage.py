@@ -14,7 +14,7 @@ from tstore.catalog.blobs import BlobLocation
 from tstore.catalog.stored import StoredTensor
 from tstore.encode.bases import worker_bases
 from tstore.encode.shards import EncodeItem, EncodeSetup, plan_shards
-from tstore.encode.stage import encode_shard
+from tstore.encode.stage import _same_bytes, encode_shard
 from tstore.errors import VerificationError
 from tstore.hub.location import HubLocation, HubTensor
 from tstore.hub.reader import stat_source
@@ -207,6 +207,17 @@ def test_wrong_codec_output_is_never_published(store, hub_tensor, monkeypatch, w
         encode(store, item(target))
     assert failure.value.tensor_id == target.tensor_id
     assert packs(store) == []
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 17])
+def test_every_byte_counts_when_blobs_are_verified(size):
+    data = np.arange(1, size + 1, dtype=np.uint8)
+    assert _same_bytes(data, data.copy())
+    assert not _same_bytes(data, np.append(data, np.uint8(0)))
+    for at in range(size):
+        other = data.copy()
+        other[at] ^= 128
+        assert not _same_bytes(data, other)
 
 
 def test_one_wrong_blob_of_many_keeps_the_whole_pack_back(store, hub_tensor, monkeypatch):

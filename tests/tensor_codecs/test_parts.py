@@ -1,6 +1,7 @@
 """Dtypes, registry, errors and buffers."""
 
 import pickle
+from pathlib import Path
 
 import numcodecs
 import numpy as np
@@ -116,6 +117,22 @@ def test_bytes_of_a_buffer_are_a_view_that_cannot_be_written() -> None:
     assert as_bytes(source.reshape(2, 3).T).tobytes() == source.reshape(2, 3).T.tobytes()
     with pytest.raises(TypeError):
         as_bytes("text")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "cut", [np.s_[:], np.s_[3:], np.s_[:0], np.s_[::2]], ids=["all", "odd", "none", "strided"]
+)
+def test_flat_bytes_are_a_plain_array_and_leave_the_source_writable(
+    cut: slice, tmp_path: Path
+) -> None:
+    (tmp_path / "mapped").write_bytes(bytes(range(64)))
+    mapped = np.memmap(tmp_path / "mapped", np.uint8, "r+")
+    for source in (np.arange(64, dtype=np.uint8), mapped):
+        flat = as_bytes(source[cut])
+        assert type(flat) is np.ndarray
+        assert flat.tobytes() == bytes(range(64))[cut]
+        assert flat.flags.c_contiguous and not flat.flags.writeable
+        assert source.flags.writeable
 
 
 def test_arrays_without_a_buffer_format_go_by_their_bytes() -> None:
