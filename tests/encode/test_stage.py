@@ -225,7 +225,7 @@ def test_one_wrong_blob_of_many_keeps_the_whole_pack_back(store, hub_tensor, mon
 
     def decode_wrongly(blob, *, base=None):
         data = decode(blob, base=base)
-        return data if base is None else data[::-1]
+        return data if base is None else data[::-1].copy()
 
     monkeypatch.setattr(tstore_codecs, "decode", decode_wrongly)
     base, near = hub_tensor("base", BASE), hub_tensor("near", NEAR)

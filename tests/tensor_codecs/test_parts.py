@@ -131,7 +131,8 @@ def test_flat_bytes_are_a_plain_array_and_leave_the_source_writable(
         flat = as_bytes(source[cut])
         assert type(flat) is np.ndarray
         assert flat.tobytes() == bytes(range(64))[cut]
-        assert flat.flags.c_contiguous and not flat.flags.writeable
+        assert flat.flags.c_contiguous
+        assert not flat.flags.writeable
         assert source.flags.writeable
 
 
