@@ -131,7 +131,7 @@ def _collect(
             for pack, nbytes in garbage.due(utc_now() - options.grace).items()
             if pack not in reused
         }
-        run_id = _commit(job, catalog, copied, due, counts, writer)
+        run_id = _commit(job, catalog, copied, due, counts, writer, intent)
     _delete(store, [keys.pack(pack) for pack in (*due, *garbage.left_over)], writer)
     _delete(store, garbage.stale_parts, writer)
     return GcReport(run_id, counts, job.stages)
@@ -166,6 +166,7 @@ def _commit(
     due: dict[str, int],
     counts: dict[str, int],
     writer: lease.WriterLease,
+    intent: dict[str, Any],
 ) -> str | None:
     """The run that says what moved and what is given up; none if there is nothing to say."""
     merge = plan_merge(catalog)
@@ -175,9 +176,7 @@ def _commit(
     dropped = [{"pack": pack, "nbytes": nbytes} for pack, nbytes in due.items()]
     own = {"blobs": copied, "dropped_packs": pa.Table.from_pylist(dropped, DROPPED_PACKS)}
     tables = merged_with(own, merge.rows(catalog))
-    assert isinstance(job.options, GcOptions)
-    told = job.options.gc_intent()
-    return commit_run(job, writer, KIND, told, tables, counts, merged=merge.keys)
+    return commit_run(job, writer, KIND, intent, tables, counts, merged=merge.keys)
 
 
 def _delete(store: Store, names: Iterable[str], writer: lease.WriterLease) -> None:
