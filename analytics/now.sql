@@ -13,37 +13,12 @@ FROM (
     FROM current_extents GROUP BY ALL
 );
 
-CREATE OR REPLACE TEMP VIEW now_by_repository AS
-SELECT repo, CAST(sum(COLUMNS('(n_extents|bytes_.*|saved_.*)')) AS BIGINT) AS '\1',
-       sum(bytes_stored) / nullif(sum(bytes_in), 0) AS ratio
-FROM now_split GROUP BY repo ORDER BY bytes_in DESC, repo;
-
-CREATE OR REPLACE TEMP VIEW now_by_dtype AS
-SELECT dtype, CAST(sum(COLUMNS('(n_extents|bytes_.*|saved_.*)')) AS BIGINT) AS '\1',
-       sum(bytes_stored) / nullif(sum(bytes_in), 0) AS ratio
-FROM now_split GROUP BY dtype ORDER BY bytes_in DESC, dtype;
-
-CREATE OR REPLACE TEMP VIEW now_by_codec AS
-SELECT codec, CAST(sum(COLUMNS('(n_extents|bytes_.*|saved_.*)')) AS BIGINT) AS '\1',
-       sum(bytes_stored) / nullif(sum(bytes_in), 0) AS ratio
-FROM now_split GROUP BY codec ORDER BY bytes_in DESC, codec;
-
-CREATE OR REPLACE TEMP VIEW now_by_role AS
-SELECT role, CAST(sum(COLUMNS('(n_extents|bytes_.*|saved_.*)')) AS BIGINT) AS '\1',
-       sum(bytes_stored) / nullif(sum(bytes_in), 0) AS ratio
-FROM now_split GROUP BY role ORDER BY bytes_in DESC, role;
-
-CREATE OR REPLACE TEMP VIEW now_by_layer AS
-SELECT layer, CAST(sum(COLUMNS('(n_extents|bytes_.*|saved_.*)')) AS BIGINT) AS '\1',
-       sum(bytes_stored) / nullif(sum(bytes_in), 0) AS ratio
-FROM now_split GROUP BY layer ORDER BY bytes_in DESC, layer;
-
-CREATE OR REPLACE TEMP VIEW now_by_family AS
-SELECT family, count(DISTINCT repo) AS n_repositories,
-       CAST(sum(COLUMNS('(n_extents|bytes_.*|saved_.*)')) AS BIGINT) AS '\1',
-       sum(bytes_stored) / nullif(sum(bytes_in), 0) AS ratio
-FROM now_split JOIN families USING (repo)
-GROUP BY family ORDER BY bytes_in DESC, family;
+CREATE OR REPLACE TEMP VIEW now_by_repository AS FROM sums_by('now_split', repo);
+CREATE OR REPLACE TEMP VIEW now_by_dtype AS FROM sums_by('now_split', dtype);
+CREATE OR REPLACE TEMP VIEW now_by_codec AS FROM sums_by('now_split', codec);
+CREATE OR REPLACE TEMP VIEW now_by_role AS FROM sums_by('now_split', role);
+CREATE OR REPLACE TEMP VIEW now_by_layer AS FROM sums_by('now_split', layer);
+CREATE OR REPLACE TEMP VIEW now_by_family AS FROM sums_by_family('now_split');
 
 -- The hub as it stands against the store as it lies there. Bases that no current file holds cost
 -- bytes too; packs and catalog are all files of the store.

@@ -31,32 +31,24 @@ SELECT count(*) AS n_runs, CAST(sum(COLUMNS('(n_extents|bytes_.*|saved_.*)')) AS
        sum(bytes_stored) / nullif(sum(bytes_in), 0) AS ratio
 FROM savings_by_run;
 
-CREATE OR REPLACE TEMP VIEW savings_by_repository AS
-SELECT repo, CAST(sum(COLUMNS('(n_extents|bytes_.*|saved_.*)')) AS BIGINT) AS '\1',
+-- The bytes of a split by one of its columns, and by the families of its repositories.
+CREATE OR REPLACE TEMP MACRO sums_by(split, part) AS TABLE
+SELECT part, CAST(sum(COLUMNS('(n_extents|bytes_.*|saved_.*)')) AS BIGINT) AS '\1',
        sum(bytes_stored) / nullif(sum(bytes_in), 0) AS ratio
-FROM savings_split GROUP BY repo ORDER BY bytes_in DESC, repo;
+FROM query_table(split) GROUP BY part ORDER BY bytes_in DESC, part;
 
-CREATE OR REPLACE TEMP VIEW savings_by_family AS
+CREATE OR REPLACE TEMP MACRO sums_by_family(split) AS TABLE
 SELECT family, count(DISTINCT repo) AS n_repositories,
        CAST(sum(COLUMNS('(n_extents|bytes_.*|saved_.*)')) AS BIGINT) AS '\1',
        sum(bytes_stored) / nullif(sum(bytes_in), 0) AS ratio
-FROM savings_split JOIN families USING (repo)
+FROM query_table(split) JOIN families USING (repo)
 GROUP BY family ORDER BY bytes_in DESC, family;
 
-CREATE OR REPLACE TEMP VIEW savings_by_dtype AS
-SELECT dtype, CAST(sum(COLUMNS('(n_extents|bytes_.*|saved_.*)')) AS BIGINT) AS '\1',
-       sum(bytes_stored) / nullif(sum(bytes_in), 0) AS ratio
-FROM savings_split GROUP BY dtype ORDER BY bytes_in DESC, dtype;
-
-CREATE OR REPLACE TEMP VIEW savings_by_codec AS
-SELECT codec, CAST(sum(COLUMNS('(n_extents|bytes_.*|saved_.*)')) AS BIGINT) AS '\1',
-       sum(bytes_stored) / nullif(sum(bytes_in), 0) AS ratio
-FROM savings_split GROUP BY codec ORDER BY bytes_in DESC, codec;
-
-CREATE OR REPLACE TEMP VIEW savings_by_role AS
-SELECT role, CAST(sum(COLUMNS('(n_extents|bytes_.*|saved_.*)')) AS BIGINT) AS '\1',
-       sum(bytes_stored) / nullif(sum(bytes_in), 0) AS ratio
-FROM savings_split GROUP BY role ORDER BY bytes_in DESC, role;
+CREATE OR REPLACE TEMP VIEW savings_by_repository AS FROM sums_by('savings_split', repo);
+CREATE OR REPLACE TEMP VIEW savings_by_family AS FROM sums_by_family('savings_split');
+CREATE OR REPLACE TEMP VIEW savings_by_dtype AS FROM sums_by('savings_split', dtype);
+CREATE OR REPLACE TEMP VIEW savings_by_codec AS FROM sums_by('savings_split', codec);
+CREATE OR REPLACE TEMP VIEW savings_by_role AS FROM sums_by('savings_split', role);
 
 -- The store as repositories came: running sums over what each run booked for each repository.
 CREATE OR REPLACE TEMP VIEW growth AS

@@ -251,6 +251,52 @@ def test_whoever_dies_before_the_bar_leaves_it_to_the_next(objects, monkeypatch)
             commit(objects, marker())
 
 
+def interrupt_after(objects, name):
+    """The next call of this method takes effect, and Ctrl-C comes before it returns."""
+    call = getattr(objects, name)
+
+    def interrupted(*args):
+        setattr(objects, name, call)
+        call(*args)
+        raise KeyboardInterrupt
+
+    setattr(objects, name, interrupted)
+
+
+@pytest.mark.parametrize("name", ["put_new", "get_versioned"])
+def test_an_interrupt_when_the_lease_was_just_taken_gives_it_back(objects, name):
+    interrupt_after(objects, name)
+    with pytest.raises(KeyboardInterrupt), hold(objects, "interrupted"):
+        pass
+    assert content(objects)["purpose"] == "interrupted", "it was taken"
+    assert content(objects)["expires_at"] == 0
+
+
+def test_an_interrupt_when_the_lease_was_just_taken_over_gives_it_back(objects):
+    """And leaves to the next what the holder before had announced."""
+    with hold(objects, "slow") as slow:
+        slow.announce(RUN)
+        with later(LEASE_TTL_S + 5):
+            interrupt_after(objects, "put_if_match")
+            with pytest.raises(KeyboardInterrupt), hold(objects, "interrupted"):
+                pass
+            assert content(objects)["purpose"] == "interrupted", "it was taken"
+            with hold(objects, "next"), pytest.raises(LeaseLostError, match="barred"):
+                commit(objects, marker())
+
+
+def test_an_interrupt_during_the_wait_leaves_the_lease_to_its_holder(objects):
+    def interrupt(line):
+        raise KeyboardInterrupt
+
+    with hold(objects, "holder") as held:
+        with pytest.raises(KeyboardInterrupt), hold(objects, wait_s=60, on_wait=interrupt):
+            pass
+        held.check()
+        assert content(objects)["purpose"] == "holder"
+        assert content(objects)["expires_at"] > time.time()
+
+
 def test_an_announcement_without_the_lease_is_refused(objects):
     with hold(objects, "slow") as slow:
         with later(LEASE_TTL_S + 5), hold(objects, "fast"):

@@ -5,23 +5,36 @@ from __future__ import annotations
 import io
 import os
 import signal
+import socket
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 import ray
 from rich.console import Console
 
+from support.hubs import file_hashes, write_family
+from support.inline import ingest_inline, replan_inline
+from support.memory_objects import memory_stores
 from support.ray_head import forget_ray_processes
 from tstore.activity import spending
+from tstore.catalog import Store
 from tstore.catalog.schema import SOURCES
+from tstore.catalog.store import open_or_create
 from tstore.catalog.workspace import Workspace
+from tstore.cluster import ingest as ingest_module
+from tstore.cluster import opening, planning
+from tstore.cluster import replan as replan_module
 from tstore.cluster.fanout import Stage, _Flight, fan_out
+from tstore.cluster.ingest import IngestOptions, ingest
+from tstore.cluster.replan import ReplanOptions, replan
 from tstore.cluster.session import ray_session
 from tstore.errors import ObjectStoreUnavailableError, StageFailedError, WorkerLostError
-from tstore.settings import MIB, TaskSettings
+from tstore.settings import MIB, SketchSettings, TaskSettings
 
 TASKS = TaskSettings(max_retries=1)
 
@@ -123,6 +136,20 @@ def test_what_kills_every_worker_costs_only_itself(words: Fixture) -> None:
     assert words.tries("poison") == 3 * (TASKS.max_retries + 1), "whole, half, alone"
 
 
+def test_the_driver_writes_what_no_worker_reaches(words: Fixture) -> None:
+    with memory_stores():
+        words.workspace = Workspace("memory://driver", "w", "")
+        with pytest.raises(StageFailedError, match="found scheme 'memory'"):
+            words.run(Words(("a",)))
+        words.workspace = replace(words.workspace, shared=False)
+        assert words.run(Words(("b",)), Words(("c",))) == {"b": "done", "c": "done"}
+        workers = {stats["worker"] for stats in words.workspace.finished("words").values()}
+        assert workers == words.report.worker_memory.keys() != set()
+        assert f"{socket.gethostname()}:{os.getpid()}" not in workers
+        assert words.run(Words(("c",))) == {"c": "done"}
+        assert words.report.shards_resumed == 1
+
+
 def test_without_rows_for_what_is_lost_the_stage_fails(words: Fixture) -> None:
     with pytest.raises(StageFailedError, match="lost it 2 times"):
         words.run(Words(("poison",)), stage=Stage("words", work))
@@ -168,3 +195,75 @@ def test_finished_shards_are_not_run_again(words: Fixture) -> None:
     assert words.run(Words(("a",)), Words(("b",))) == {"a": "done", "b": "done"}
     assert words.tries("a") == 1
     assert words.report.shards_resumed == 1
+
+
+# --- dry runs ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def hubs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A family of models, of which the store gets all but the fifth."""
+    return write_family(tmp_path_factory.mktemp("hubs"), 6)
+
+
+@pytest.fixture(scope="module")
+def store(hubs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store = tmp_path_factory.mktemp("place") / "store"
+    for hub in (*hubs[:4], hubs[5]):
+        ingest_inline(hub, store)
+    return store
+
+
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a dry run keeps for itself lies in the memory of the driver, as on a cluster that shares no
+    disk; however little there is to plan, tasks do it if they can."""
+
+    def own_workspace(folder: str, *args: Any, **how: Any) -> Workspace:
+        return Workspace(f"memory://{folder}", *args, **how)
+
+    def own_store(folder: str, sketch: SketchSettings) -> Store:
+        return open_or_create(f"memory://{folder}", sketch)
+
+    monkeypatch.setattr(opening, "Workspace", own_workspace)
+    monkeypatch.setattr(ingest_module, "open_or_create", own_store)
+    monkeypatch.setattr(planning, "FEW_SKETCHES", 0)
+    for module in ingest_module, replan_module:
+        monkeypatch.setattr(module, "ray_session", nullcontext)
+    with memory_stores():
+        yield
+
+
+@pytest.mark.usefixtures("apart")
+def test_a_dry_ingest_into_no_store_yet(small_hub: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    report = ingest(
+        IngestOptions(hub=str(small_hub), store=str(store), dry_run=True),
+        Console(file=io.StringIO()),
+    )
+    assert report.stages["scan"].shards > 0
+    assert report.stages["measure"].shards > 0
+    assert report.counts == ingest_inline(small_hub, store, dry_run=True).counts
+    assert not store.exists()
+
+
+@pytest.mark.usefixtures("apart")
+def test_a_dry_ingest_into_a_store(hubs: list[Path], store: Path) -> None:
+    before = file_hashes(store)
+    report = ingest(
+        IngestOptions(hub=str(hubs[4]), store=str(store), dry_run=True), Console(file=io.StringIO())
+    )
+    assert report.stages["scan"].shards > 0
+    assert report.counts == ingest_inline(hubs[4], store, dry_run=True).counts
+    assert 0 < report.counts["bytes_stored"] < report.counts["bytes_after_dedup"]
+    assert file_hashes(store) == before
+
+
+@pytest.mark.usefixtures("apart")
+def test_a_dry_replan(store: Path) -> None:
+    before = file_hashes(store)
+    report = replan(ReplanOptions(store=str(store), dry_run=True), Console(file=io.StringIO()))
+    assert report.stages["plan"].shards > 0, "tasks read the sketches in the store"
+    assert report.counts["moves"] > 0
+    assert report.counts == replan_inline(store, dry_run=True).counts
+    assert file_hashes(store) == before

@@ -46,6 +46,8 @@ class Garbage:
         Packs that were given up.
     marked : dict of str to datetime
         Packs that nothing needs, and when that was first seen.
+    due : dict of str to int
+        Size of the packs that were marked a grace period ago.
     stale_parts : dict of str to int
         Size of parts of the catalog whose rows were merged into others a grace period ago.
     """
@@ -56,11 +58,8 @@ class Garbage:
     staged: frozenset[str]
     dropped: frozenset[str]
     marked: dict[str, datetime]
+    due: dict[str, int]
     stale_parts: dict[str, int]
-
-    def due(self, before: datetime) -> dict[str, int]:
-        """Size of the packs that were marked by then."""
-        return {pack: self.packs[pack] for pack, since in self.marked.items() if since <= before}
 
     @property
     def left_over(self) -> dict[str, int]:
@@ -129,7 +128,6 @@ def find_garbage(
         The same.
     now : datetime
     grace : timedelta
-        For parts of the catalog.
 
     Raises
     ------
@@ -146,17 +144,19 @@ def find_garbage(
     packs = dict(_packs(objects))
     marks, released = read_marks(objects), _released(connection)
     held = {pack: int(nbytes) for pack, nbytes, _ in live}
+    marked = {
+        pack: max(marks.get(pack, now), released.get(pack, _LONG_AGO))
+        for pack in packs
+        if pack not in held and pack not in staged and pack not in dropped
+    }
     return Garbage(
         packs=packs,
         live_nbytes=held,
         header_nbytes={pack: int(header) for pack, _, header in live},
         staged=staged,
         dropped=dropped,
-        marked={
-            pack: max(marks.get(pack, now), released.get(pack, _LONG_AGO))
-            for pack in packs
-            if pack not in held and pack not in staged and pack not in dropped
-        },
+        marked=marked,
+        due={pack: packs[pack] for pack, since in marked.items() if since <= now - grace},
         stale_parts=dict(_stale_parts(catalog, now - grace)),
     )
 

@@ -89,10 +89,8 @@ class WriterLease:
         """Stop renewing and give the lease back."""
         self._stop.set()
         self._thread.join()
-        expired = {**self._content, "expires_at": 0.0}
-        # A lost lease is not ours to give back; one that cannot be given back expires.
-        with self._lock, suppress(PreconditionFailedError, ObjectNotFoundError, *_PASSING):
-            self._objects.put_if_match(keys.WRITER_LEASE, [_dump(expired)], self._version)
+        with self._lock:
+            _give_back(self._objects, self._content, self._version)
 
 
 @contextmanager
@@ -121,7 +119,11 @@ def hold(
         so that is the reason to tell, whatever failed.
     """
     content = {"holder": uuid.uuid4().hex, "purpose": purpose, **_this_process()}
-    lease = WriterLease(objects, _acquire(objects, content, wait_s, on_wait), content)
+    try:
+        lease = WriterLease(objects, _acquire(objects, content, wait_s, on_wait), content)
+    except BaseException:  # Ctrl-C, say, when it was just taken
+        _give_back_own(objects, content["holder"])
+        raise
     try:
         yield lease
     except LeaseLostError:
@@ -170,6 +172,22 @@ def _acquire(
             on_wait(f"waiting for {who}")
             told = True
         time.sleep(_POLL_S)
+
+
+def _give_back(objects: ObjectStore, content: dict[str, Any], version: str) -> None:
+    """A lost lease is not ours to give back; one that cannot be given back expires."""
+    expired = {**content, "expires_at": 0.0}
+    with suppress(PreconditionFailedError, ObjectNotFoundError, *_PASSING):
+        objects.put_if_match(keys.WRITER_LEASE, [_dump(expired)], version)
+
+
+def _give_back_own(objects: ObjectStore, holder: str) -> None:
+    """Give the lease back if this holder has it; a run that is still to be barred stays named."""
+    with suppress(ObjectNotFoundError, *_PASSING):
+        data, version = objects.get_versioned(keys.WRITER_LEASE)
+        content = json.loads(data)
+        if content["holder"] == holder:
+            _give_back(objects, content, version)
 
 
 def _dump(content: dict[str, Any]) -> bytes:

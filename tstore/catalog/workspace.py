@@ -39,16 +39,19 @@ class Workspace:
     Attributes
     ----------
     uri : str
-        Object store that holds it: the store itself, or a scratch directory for a dry run.
+        Object store that holds it: the store itself, or a directory of the driver for a dry run.
     key : str
         Hash of what the job was asked to do; the same command finds the same workspace.
     token : str
         Made when the workspace was; the marker of the run that comes of it carries it.
+    shared : bool
+        Whether other machines than the driver's reach it.
     """
 
     uri: str
     key: str
     token: str
+    shared: bool = True
 
     @property
     def objects(self) -> ObjectStore:

@@ -1,7 +1,8 @@
 """Run a stage on every shard as Ray tasks; knows no tensors.
 
 A stage function is a plain function ``(shard, *args) -> {table name: rows}``. Its worker writes
-the rows to the workspace; only counts come back. Finished shards are not run again.
+the rows to the workspace; only counts come back. Finished shards are not run again. Of a workspace
+that no worker reaches, the driver writes the rows, which then come back as well.
 """
 
 from __future__ import annotations
@@ -263,8 +264,7 @@ class _Flight:
     def _result(self, reference: Any, shard: Shard) -> dict[str, Any]:
         stage = self._stage.name
         try:
-            stats: dict[str, Any] = ray.get(reference)
-            return stats
+            found: tuple[Tables, dict[str, Any]] = ray.get(reference)
         except RayTaskError as error:
             raise StageFailedError(
                 f"expected shard {shard.key[:8]} of stage {stage} to succeed, "
@@ -279,17 +279,23 @@ class _Flight:
                 "out of memory",
                 stage=stage,
             ) from error
+        tables, stats = found
+        if not self._workspace.shared:
+            self._workspace.write_shard(stage, shard.key, tables, stats)
+        return stats
 
     def _write(self, shard: Shard, tables: Tables) -> dict[str, Any]:
-        return _finish(self._stage.name, shard, tables, {}, 0.0, self._workspace)
+        stats = _stats({}, 0.0)
+        self._workspace.write_shard(self._stage.name, shard.key, tables, stats)
+        return stats
 
 
 def _weight(shard: Shard) -> int:
     return max(shard.nbytes, _MIN_WEIGHT)
 
 
-def _run_shard(version: str, work: bytes) -> dict[str, Any]:
-    """In the worker: run, write the rows, return the statistics.
+def _run_shard(version: str, work: bytes) -> tuple[Tables, dict[str, Any]]:
+    """In the worker: run, write the rows, return the statistics, and rows that it may not write.
 
     Other code may not even have the classes of `work`: so it is unpickled after the check.
     """
@@ -298,25 +304,20 @@ def _run_shard(version: str, work: bytes) -> dict[str, Any]:
     started = time.monotonic()
     with recorded() as ledger:
         tables = stage.function(shard, *args)
-    return _finish(stage.name, shard, tables, ledger, time.monotonic() - started, workspace)
+    stats = _stats(ledger, time.monotonic() - started)
+    if not workspace.shared:
+        return tables, stats
+    workspace.write_shard(stage.name, shard.key, tables, stats)
+    return {}, stats
 
 
-def _finish(
-    stage: str,
-    shard: Shard,
-    tables: Tables,
-    ledger: Mapping[str, Spent],
-    seconds: float,
-    workspace: Workspace,
-) -> dict[str, Any]:
-    stats = {
+def _stats(ledger: Mapping[str, Spent], seconds: float) -> dict[str, Any]:
+    return {
         "seconds": seconds,
         "activities": {activity: asdict(spent) for activity, spent in ledger.items()},
         "worker": f"{socket.gethostname()}:{os.getpid()}",
         "peak_memory_nbytes": peak_memory_nbytes(),
     }
-    workspace.write_shard(stage, shard.key, tables, stats)
-    return stats
 
 
 def _cluster_cpus() -> int:

@@ -90,17 +90,15 @@ def gc(options: GcOptions, console: Console) -> GcReport:
             garbage = find_garbage(connection, catalog, utc_now(), options.grace)
         return GcReport(None, _counts(garbage, options))
     with hold_store(store, f"gc of {options.store}", options.wait_s, console) as writer:
-        clear_older(store.objects, utc_now() - options.grace)
         return _collect(options, store, console, writer)
 
 
 def _counts(garbage: Garbage, options: GcOptions) -> dict[str, int]:
-    due = garbage.due(utc_now() - options.grace)
     sparse = garbage.sparse(options.compact_below)
     sets: dict[str, list[int]] = {
         "packs": list(garbage.packs.values()),
         "marked": [garbage.packs[pack] for pack in garbage.marked],
-        "due": list(due.values()),
+        "due": list(garbage.due.values()),
         "left_over": list(garbage.left_over.values()),
         "sparse": [garbage.packs[pack] for pack in sparse],
         "stale": list(garbage.stale_parts.values()),
@@ -115,23 +113,21 @@ def _counts(garbage: Garbage, options: GcOptions) -> dict[str, int]:
 def _collect(
     options: GcOptions, store: Store, console: Console, writer: lease.WriterLease
 ) -> GcReport:
-    catalog, intent = store.catalog(), options.gc_intent()
+    now, intent = utc_now(), options.gc_intent()
+    clear_older(store.objects, now - options.grace)
+    catalog = store.catalog()
     with (
         catalog.connect() as connection,
         job_workspace(store, intent, console) as workspace,
     ):
         job = Job(options, store, connection, workspace, console)
-        garbage = find_garbage(connection, catalog, utc_now(), options.grace)
+        garbage = find_garbage(connection, catalog, now, options.grace)
         counts = _counts(garbage, options)
         copied = _copy(job, garbage.sparse(options.compact_below))
         reused = set(copied["pack"].to_pylist())
         write_marks(store.objects, {p: t for p, t in garbage.marked.items() if p not in reused})
-        due = {
-            pack: nbytes
-            for pack, nbytes in garbage.due(utc_now() - options.grace).items()
-            if pack not in reused
-        }
-        run_id = _commit(job, catalog, copied, due, counts, writer)
+        due = {pack: nbytes for pack, nbytes in garbage.due.items() if pack not in reused}
+        run_id = _commit(job, catalog, copied, due, counts, writer, intent)
     _delete(store, [keys.pack(pack) for pack in (*due, *garbage.left_over)], writer)
     _delete(store, garbage.stale_parts, writer)
     return GcReport(run_id, counts, job.stages)
@@ -166,6 +162,7 @@ def _commit(
     due: dict[str, int],
     counts: dict[str, int],
     writer: lease.WriterLease,
+    intent: dict[str, Any],
 ) -> str | None:
     """The run that says what moved and what is given up; none if there is nothing to say."""
     merge = plan_merge(catalog)
@@ -175,9 +172,7 @@ def _commit(
     dropped = [{"pack": pack, "nbytes": nbytes} for pack, nbytes in due.items()]
     own = {"blobs": copied, "dropped_packs": pa.Table.from_pylist(dropped, DROPPED_PACKS)}
     tables = merged_with(own, merge.rows(catalog))
-    assert isinstance(job.options, GcOptions)
-    told = job.options.gc_intent()
-    return commit_run(job, writer, KIND, told, tables, counts, merged=merge.keys)
+    return commit_run(job, writer, KIND, intent, tables, counts, merged=merge.keys)
 
 
 def _delete(store: Store, names: Iterable[str], writer: lease.WriterLease) -> None:

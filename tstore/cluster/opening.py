@@ -70,10 +70,11 @@ def open_catalog(
 def job_workspace(
     store: Store, intent: dict[str, Any] | None, console: Console
 ) -> Iterator[Workspace]:
-    """Staged results: in the store, so that a restart finds them; elsewhere without an intent."""
+    """Staged results: in the store, so that a restart finds them; without an intent, on the disk of
+    this machine, since a dry run writes nothing to a store."""
     if intent is None:
         with tempfile.TemporaryDirectory(prefix="tstore-") as folder:
-            yield Workspace(folder, "dry-run", "")
+            yield Workspace(folder, "dry-run", "", shared=False)
         return
     workspace, resumed = open_workspace(store.objects, intent)
     if resumed:

@@ -36,7 +36,8 @@ from tstore.sketch.groups import GroupKey, SketchGroup
 from tstore.sketch.layout import SketchLayout
 
 FEW_SKETCHES = 2048
-"""Up to so many sketches the driver plans itself: tasks would take longer to start."""
+"""Up to so many sketches the driver plans itself: tasks would take longer to start. So it does with
+sketches that no task could read."""
 
 Locate: TypeAlias = Callable[[Iterable[str]], Mapping[str, Readable]]
 """Where the bytes of these tensors lie."""
@@ -111,8 +112,10 @@ def plan_new(
     """
     setup = PlanSetup(new.parts, stored.parts, predictors, job.options.plan, job.store.sketch)
     shards = plan_shards(new, stored, in_use, setup, job.options.tasks)
+    few = sum(unit.n_sketches for shard in shards for unit in shard.units) <= FEW_SKETCHES
+    only_here = new.parts.uri == job.workspace.uri and not job.workspace.shared
     choices: ds.Dataset | pa.Table
-    if sum(unit.n_sketches for shard in shards for unit in shard.units) <= FEW_SKETCHES:
+    if few or only_here:
         with job.on_driver("plan"):
             tables = [plan_shard(shard, setup)["plans"] for shard in shards]
             choices = pa.concat_tables([PLANS.empty_table(), *tables])

@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 from rich.console import Console
 
-from tstore.catalog import Catalog, RunMarker, lease
+from tstore.catalog import Catalog, RunMarker, Store, lease
 from tstore.catalog.blobs import BLOB_COLUMNS, BlobLocation
 from tstore.catalog.catalog import NEED
 from tstore.catalog.merge import merged_with, plan_merge
@@ -104,16 +104,15 @@ def replan(options: ReplanOptions, console: Console) -> ReplanReport:
     """
     store = open_store(options.store)
     if options.dry_run:
-        return _replan(options, console, None)
+        return _replan(options, store, console, None)
     with hold_store(store, f"replan of {options.store}", options.wait_s, console) as writer:
-        return _replan(options, console, writer)
+        return _replan(options, store, console, writer)
 
 
 def _replan(
-    options: ReplanOptions, console: Console, writer: lease.WriterLease | None
+    options: ReplanOptions, store: Store, console: Console, writer: lease.WriterLease | None
 ) -> ReplanReport:
-    store, intent = open_store(options.store), options.replan_intent()
-    codec = options.plan.delta_codec
+    intent, codec = options.replan_intent(), options.plan.delta_codec
     with open_catalog(store, console) as (catalog, connection):
         catalog.check(NEED)  # a damaged footer would hide rows without an error
         wanted = replan_scope(connection, catalog.runs, everything=options.everything)
@@ -133,7 +132,7 @@ def _replan(
                 counts["core_seconds"] = _core_seconds(catalog.runs, counts["bytes_raw"])
             if writer is None:
                 return ReplanReport(None, counts, job.stages, peak_memory_nbytes())
-            return _rewrite(job, catalog, planned, counts, writer)
+            return _rewrite(job, catalog, planned, counts, writer, intent)
 
 
 _FIND_MOVES = """
@@ -227,6 +226,7 @@ def _rewrite(
     planned: Planned,
     counts: dict[str, int],
     writer: lease.WriterLease,
+    intent: dict[str, Any],
 ) -> ReplanReport:
     """Re-encode the moves, keep what really pays, commit."""
     connection, setup = job.connection, encode_setup(job)
@@ -246,11 +246,5 @@ def _rewrite(
         merge = plan_merge(catalog)
         tables = merged_with(replan_tables(connection, planned.pairs), merge.rows(catalog))
         store_predictors(job, writer, planned.predictors)
-        run_id = commit_run(job, writer, KIND, _told(job), tables, counts, merged=merge.keys)
+        run_id = commit_run(job, writer, KIND, intent, tables, counts, merged=merge.keys)
     return ReplanReport(run_id, counts, job.stages, peak_memory_nbytes())
-
-
-def _told(job: Job) -> dict[str, Any]:
-    options = job.options
-    assert isinstance(options, ReplanOptions)
-    return options.replan_intent()

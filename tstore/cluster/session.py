@@ -18,7 +18,7 @@ from ray.exceptions import RayError
 from tstore.errors import ClusterNotFoundError
 from tstore.settings import GIB, MIB
 
-_OBJECT_STORE_NBYTES = 128 * MIB  # tasks exchange paths and counts, never tensors
+_OBJECT_STORE_NBYTES = 128 * MIB  # tasks exchange paths, counts, rows of dry runs; never tensors
 _AUTH_MODE, _AUTH_TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"
 _ANSWER_TIMEOUT_S = 10.0
 _NODE_WAIT_S = 900.0

@@ -13,12 +13,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tstore.catalog import Catalog
-from tstore.catalog.parquet import stream_parts
-from tstore.catalog.schema import FINGERPRINTS
 from tstore.hub.names import name_tail
-from tstore.plan.placed import numbered
+from tstore.plan.stored import numbered_fingerprints
 
-_COLUMNS = ["tensor_id", "plane_entropy", "nbytes"]
+_COLUMNS = ["tensor_id", "plane_entropy"]
 _NUMBER = re.compile(r"(\d+)")
 
 _LAST = """
@@ -127,11 +125,8 @@ def read_models(
     min_nbytes : int
         Smaller tensors have no sketch.
     """
-    parts = (part.key for part in catalog.parts("fingerprints"))
-    batches = stream_parts(catalog.objects, parts, _COLUMNS)
-    connection.register("numbered_fingerprints", numbered(batches, FINGERPRINTS, _COLUMNS))
-    connection.execute(_LAST)
-    connection.unregister("numbered_fingerprints")
+    with numbered_fingerprints(connection, catalog, _COLUMNS):
+        connection.execute(_LAST)
     table = connection.sql(_OCCURRENCES, params={"min_nbytes": min_nbytes}).to_arrow_table()
     return _occurrences(table)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import duckdb
 import pyarrow as pa
@@ -59,11 +60,30 @@ def place_stored(
         Query of the tensor ids to take.
     """
     keys = [{"dtype": dtype, "shape": shape} for dtype, shape in wanted]
-    written = (part.key for part in catalog.parts("fingerprints"))
-    batches = stream_parts(catalog.objects, written, _COLUMNS)
     connection.register("wanted_keys", pa.Table.from_pylist(keys, _KEYS))
-    connection.register("numbered_fingerprints", numbered(batches, FINGERPRINTS, _COLUMNS))
-    connection.execute(_STORED.format(among=among), {"min_nbytes": sketch.min_nbytes})
-    connection.unregister("numbered_fingerprints")
+    with numbered_fingerprints(connection, catalog, _COLUMNS):
+        connection.execute(_STORED.format(among=among), {"min_nbytes": sketch.min_nbytes})
     connection.unregister("wanted_keys")
     return place_groups(connection, "stored_tensors", FingerprintParts.of(catalog))
+
+
+@contextmanager
+def numbered_fingerprints(
+    connection: duckdb.DuckDBPyConnection, catalog: Catalog, columns: list[str]
+) -> Iterator[None]:
+    """In the block, one query may read the view ``numbered_fingerprints``.
+
+    Parameters
+    ----------
+    connection : DuckDBPyConnection
+        `Catalog.connect`.
+    catalog : Catalog
+        The same.
+    columns : list of str
+        Of ``fingerprints``; beside them, ``nth`` is the row as `FingerprintParts.of` counts.
+    """
+    written = (part.key for part in catalog.parts("fingerprints"))
+    batches = stream_parts(catalog.objects, written, columns)
+    connection.register("numbered_fingerprints", numbered(batches, FINGERPRINTS, columns))
+    yield
+    connection.unregister("numbered_fingerprints")

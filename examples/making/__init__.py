@@ -1,0 +1,1 @@
+"""How `make_hub.py` makes the example hub."""
