@@ -24,6 +24,16 @@ from tstore.restore.verify import VerifyReport
 BeforeShard = Callable[[str, int], None]
 
 
+def stop_at(stage: str, number: int) -> BeforeShard:
+    """The process ends right before a shard."""
+
+    def stop(name: str, shard: int) -> None:
+        if (name, shard) == (stage, number):
+            raise KeyboardInterrupt
+
+    return stop
+
+
 def run_stage_inline(
     stage: Stage,
     shards: Iterable[Any],
