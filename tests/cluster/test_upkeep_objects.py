@@ -5,6 +5,7 @@ from __future__ import annotations
 from support.faulty_proxy import ONE_IN_FIVE, Fault, faulty_proxy
 from support.hubs import file_hashes, write_family
 from support.inline import gc_inline, ingest_inline, replan_inline, verify_inline
+from support.stores import upload
 from support.upkeep import rm
 from tstore.catalog import keys, open_store
 from tstore.objects import open_objects
@@ -13,9 +14,10 @@ from tstore.restore.verify import verify
 
 
 def test_a_store_in_s3_is_kept_small(s3, tmp_path, monkeypatch):
-    hubs, store = write_family(tmp_path / "hubs", 4), s3.uri("store")
+    hubs = write_family(tmp_path / "hubs", 4)
     for hub in hubs:
-        ingest_inline(hub, store)
+        ingest_inline(hub, tmp_path / "store")
+    store = upload(tmp_path / "store", s3.uri("store"))
     before = {info.key for info in open_objects(store).list(keys.PACKS)}
     with faulty_proxy(s3.endpoint, ONE_IN_FIVE, seed=3) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)

@@ -17,7 +17,6 @@ from typing import IO, Any
 
 from support import chaos_job, chaos_reader
 from support.chaos_job import AFTER_SHARDS
-from support.hubs import file_hashes
 from support.inline import ingest_inline
 from support.two_nodes import TIMEOUT_S, is_stopped, wait_until
 from tstore.catalog import keys, open_store
@@ -204,11 +203,3 @@ def check_store(store: str, expected: dict[str, Any]) -> None:
         assert found["tables"][name] == rows, name
     assert found == expected
     assert finished(store, "") == 0
-
-
-def upload(folder: Path, uri: str) -> str:
-    """Put the files of a folder below a location."""
-    objects = open_objects(uri)
-    for path in file_hashes(folder):
-        objects.put(path, [(folder / path).read_bytes()])
-    return uri

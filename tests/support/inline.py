@@ -104,5 +104,6 @@ def _without_ray(job: str, **how: Any) -> Iterator[Console]:
     with (
         mock.patch("tstore.cluster.job.fan_out", fan_out),
         mock.patch(f"tstore.cluster.{job}.ray_session", nullcontext),
+        mock.patch("os.fsync"),  # no test cuts the power, and an ingest syncs 170 times
     ):
         yield Console(file=io.StringIO())
