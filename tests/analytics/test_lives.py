@@ -3,12 +3,16 @@
 import pytest
 
 from support.lives import HEADER, add_run, file_rows, pack_rows, tensor
-from support.views import rows, rows_of
+from support.views import rows_of
 
 A, B, C = (tensor(number, 1000) for number in range(3))
 D = tensor(3, 500)
 TEXT = tensor(4, 100, "OPAQUE")
 BASE, TUNED, COPY = "lab/base", "lab/tuned", "mirror/copy"
+VIEWS = (
+    "now_total", "now_by_layer", "now_by_role", "savings_total", "savings_by_role", "savings_by_run",
+    "growth", "packs", "unreferenced", "read_amplification",
+)  # fmt: skip
 
 
 def booked(repo, role, codec, n, bytes_in, after_dedup, stored):
@@ -80,51 +84,56 @@ def store(tmp_path):
     return store
 
 
-def total(store):
-    (row,) = rows(store, "now_total")
-    return row
+class Seen:
+    """What the views show of a store now: they are opened once, which takes a while."""
 
+    def __init__(self, store):
+        self.rows = rows_of(store, VIEWS)
+        (self.now,) = self.rows["now_total"]
+        self.packs = {row["pack"]: row for row in self.rows["packs"]}
 
-def packs(store):
-    return {row["pack"]: row for row in rows(store, "packs")}
+    def by(self, view, key, value):
+        return {row[key]: row[value] for row in self.rows[view]}
 
-
-def by(store, view, key, value):
-    return {row[key]: row[value] for row in rows(store, view)}
+    def run(self, run):
+        (row,) = [row for row in self.rows["savings_by_run"] if row["run"] == run]
+        return row
 
 
 def test_before(store):
-    now = total(store)
+    seen = Seen(store)
+    now = seen.now
     assert (now["n_repositories"], now["n_files"], now["n_extents"]) == (3, 3, 7)
     assert (now["bytes_in"], now["bytes_after_dedup"], now["bytes_stored"]) == (5600, 3600, 1850)
     assert (now["saved_by_dedup"], now["saved_by_standalone"], now["saved_by_delta"]) == (
         2000, 400 + 100 + 300 + 50, 900,
     )  # fmt: skip
     assert now["bytes_packs"] == 2 * HEADER + 1850
-    assert by(store, "now_by_layer", "layer", "bytes_in") == {
+    assert seen.by("now_by_layer", "layer", "bytes_in") == {
         "embedding": 2000, "mlp": 1000, "attention q": 1000, "other": 1500, "opaque": 100,
     }  # fmt: skip
-    assert rows(store, "unreferenced") == []
+    assert seen.rows["unreferenced"] == []
 
 
 def test_a_replan_moves_bytes_from_alone_to_delta(store):
-    assert by(store, "now_by_role", "role", "bytes_stored")["alone"] == 1100
+    assert Seen(store).by("now_by_role", "role", "bytes_stored")["alone"] == 1100
     run = replan(store)
-    now = total(store)
+    seen = Seen(store)
+    now = seen.now
     assert (now["bytes_in"], now["bytes_after_dedup"], now["bytes_stored"]) == (5600, 3600, 1350)
     assert now["saved_by_delta"] == 900 + 800
     assert now["bytes_unreferenced"] == 700
-    (dead,) = rows(store, "unreferenced")
+    (dead,) = seen.rows["unreferenced"]
     assert (dead["pack"], dead["dead_bytes"], dead["live_bytes"], dead["n_live"]) == (
         "p2", 700, 50, 1,
     )  # fmt: skip
     for view in ("now_by_role", "savings_by_role"):
-        assert by(store, view, "role", "bytes_stored") == {
+        assert seen.by(view, "role", "bytes_stored") == {
             "base": 600, "alone": 400, "delta": 300, "opaque": 50, "duplicate": 0,
         }  # fmt: skip
-    (last,) = [row for row in rows(store, "savings_by_run") if row["run"] == run]
+    last = seen.run(run)
     assert (last["bytes_in"], last["bytes_stored"], last["ratio"]) == (0, -500, None)
-    assert rows(store, "growth")[-1]["total_stored"] == now["bytes_stored"]
+    assert seen.rows["growth"][-1]["total_stored"] == now["bytes_stored"]
 
 
 def test_a_net_booking_gives_the_same_totals(store):
@@ -133,52 +142,54 @@ def test_a_net_booking_gives_the_same_totals(store):
         store, 3, "replan", blobs=pack_rows("p3", [(C, 200, A)]),
         savings=[booked(TUNED, "delta", "ulprow", 0, 0, 0, -500)],
     )  # fmt: skip
-    (booked_total,) = rows(store, "savings_total")
-    now = total(store)
+    seen = Seen(store)
+    (booked_total,) = seen.rows["savings_total"]
     for name in ("bytes_in", "bytes_after_dedup", "bytes_stored"):
-        assert booked_total[name] == now[name]
-    assert rows(store, "growth")[-1]["total_stored"] == 1350
+        assert booked_total[name] == seen.now[name]
+    assert seen.rows["growth"][-1]["total_stored"] == 1350
 
 
 def test_what_was_removed_is_dead_unless_others_need_it(store):
     replan(store)
     remove(store, 4, BASE)
-    now = total(store)
+    seen = Seen(store)
+    now = seen.now
     assert (now["n_repositories"], now["n_files"]) == (2, 2)
     assert now["bytes_in"] == 4100
     assert now["bytes_stored"] == 100 + 200 + 50 + 600
     assert now["bytes_hidden_bases"] == 0  # copy still holds A
-    assert {name: pack["dead_bytes"] for name, pack in packs(store).items()} == {
+    assert {name: pack["dead_bytes"] for name, pack in seen.packs.items()} == {
         "p1": 400, "p2": 700, "p3": 0,
     }  # fmt: skip
     remove(store, 5, COPY)
-    now = total(store)
-    assert (now["bytes_stored"], now["bytes_hidden_bases"]) == (350, 600)
-    assert packs(store)["p1"]["dead_bytes"] == 400
+    seen = Seen(store)
+    assert (seen.now["bytes_stored"], seen.now["bytes_hidden_bases"]) == (350, 600)
+    assert seen.packs["p1"]["dead_bytes"] == 400
     remove(store, 7, BASE, removed=False)
-    assert total(store)["bytes_unreferenced"] == 700
+    assert Seen(store).now["bytes_unreferenced"] == 700
 
 
 def test_gc(store):
     replan(store)
     remove(store, 4, BASE)
-    before = total(store)
+    before = Seen(store).now
     run = gc(store)
-    now = total(store)
+    seen = Seen(store)
+    now = seen.now
     same = ("bytes_in", "bytes_after_dedup", "bytes_stored", "saved_by_dedup", "saved_by_delta")
     assert [now[name] for name in same] == [before[name] for name in same]
     assert before["bytes_packs"] == 3 * HEADER + 2050
     assert now["bytes_packs"] == 2 * HEADER + 950
     assert (before["bytes_unreferenced"], now["bytes_unreferenced"]) == (1100, 0)
-    assert {name for name, pack in packs(store).items() if pack["dropped_by"] == run} == {
+    assert {name for name, pack in seen.packs.items() if pack["dropped_by"] == run} == {
         "p1", "p2",
     }  # fmt: skip
-    (last,) = [row for row in rows(store, "savings_by_run") if row["run"] == run]
+    last = seen.run(run)
     assert (last["bytes_packs"], last["bytes_dropped"]) == (HEADER + 750, 2 * HEADER + 1850)
 
 
 def test_reading(store):
-    found = {row["repo"]: row for row in rows(store, "read_amplification")}
+    found = {row["repo"]: row for row in Seen(store).rows["read_amplification"]}
     tuned = found[TUNED]
     assert (tuned["n_extents"], tuned["bytes_restored"]) == (3, 2100)
     assert (tuned["blobs_read"], tuned["bytes_read"]) == (4, 50 + 700 + 100 + 600)
@@ -204,7 +215,7 @@ def test_bases(store):
 
 
 def test_growth_is_in_order_of_arrival(store):
-    found = rows(store, "growth")
+    found = Seen(store).rows["growth"]
     assert [row["repo"] for row in found] == [BASE, TUNED, COPY]
     assert [row["total_in"] for row in found] == [1500, 3600, 5600]
     assert [row["total_after_dedup"] for row in found] == [1500, 3600, 3600]

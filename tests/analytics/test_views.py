@@ -12,10 +12,10 @@ import pytest
 
 import store_views
 from support.inline import ingest_inline
+from support.stores import upload
 from support.views import ANALYTICS, open_views, rows, rows_of
 from tstore.catalog import keys, open_store
 from tstore.catalog.schema import TABLES
-from tstore.objects import open_objects
 
 MADE = re.compile(r"^CREATE OR REPLACE TEMP (?:VIEW|TABLE) (\w+)", re.MULTILINE)
 ALL_VIEWS = [name for path in store_views.sql_files() for name in MADE.findall(path.read_text())]
@@ -102,8 +102,4 @@ def test_the_shell_shows_the_same(grown):
 
 
 def test_a_store_in_object_storage_shows_the_same(grown, s3):
-    uri = s3.uri()
-    objects = open_objects(uri)
-    for path in sorted(p for p in grown.rglob("*") if p.is_file()):
-        objects.put(path.relative_to(grown).as_posix(), [path.read_bytes()])
-    assert content_of(uri) == content_of(grown)
+    assert content_of(upload(grown, s3.uri())) == content_of(grown)

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from support.chaos_hub import write_family_hub, write_seed_hub
-from support.chaos_runs import check_store, content, run, seed, upload
+from support.chaos_runs import check_store, content, run, seed
 from support.hubs import file_hashes
 from support.seaweed import Seaweed, seaweed
+from support.stores import upload
 from support.two_nodes import TwoNodes, two_nodes
 from tstore.catalog import open_store
 from tstore.restore.describe import list_repos

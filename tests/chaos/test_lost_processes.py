@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from support.chaos_runs import check_store, finished, reader, run, running
-from support.two_nodes import TwoNodes, wait_until
+from support.two_nodes import TwoNodes
 
 pytestmark = pytest.mark.chaos
-AFTER_SHARDS = 3
 
 
 @pytest.mark.parametrize("stage", ["scan", "encode"])
@@ -29,10 +28,9 @@ def test_a_worker_dies(
 ) -> None:
     with (
         reader(store, seed_hub, cluster.environment) as reads,
-        running(cluster.environment, hub, store) as job,
+        running(cluster.environment, hub, store, "--halt-in", stage) as job,
     ):
-        job.wait_for_shards(stage, AFTER_SHARDS)
-        _, worker = cluster.freeze_busy(stage)
+        (worker,) = job.wait_for_halt(stage)
         done = finished(store, stage)
         os.kill(worker, signal.SIGKILL)
         report = job.report()
@@ -54,18 +52,18 @@ def test_a_node_goes_down_and_another_joins(
 ) -> None:
     with (
         reader(store, seed_hub, cluster.environment) as reads,
-        running(cluster.environment, hub, store) as job,
+        running(cluster.environment, hub, store, "--halt-in", "encode", "--halting", "3") as job,
     ):
-        job.wait_for_shards("encode", AFTER_SHARDS)
-        node, _ = cluster.freeze_busy("encode")
+        lost, _ = job.wait_for_halt("encode", 2)  # no node goes on before the new one is up
         done = finished(store, "encode")
-        cluster.lose(node)
-        _, survivor = cluster.freeze_busy("encode")  # lest it does all before the new one is up
-        try:
-            new = cluster.add()
-            wait_until(lambda: bool(new.busy("encode")), "the new node to take a shard")
-        finally:
-            os.kill(survivor, signal.SIGCONT)
+        cluster.lose(cluster.node_of(lost))
+        new = cluster.add()
+        job.wait_until(
+            lambda: bool(set(job.halted_workers()) & set(new.processes())),
+            "the new node to take a shard",
+        )
+        for worker in job.halted_workers():
+            os.kill(worker, signal.SIGCONT)
         report = job.report()
     assert done < report["stages"]["encode"]["shards"]
     check_store(store, undisturbed)
@@ -86,7 +84,8 @@ def test_the_driver_dies_and_the_same_command_goes_on(
     tell: Callable[[str], None],
 ) -> None:
     with reader(store, seed_hub, cluster.environment) as reads:
-        with running(cluster.environment, hub, store, "--die", moment) as doomed:
+        halt = ("--halt-in", moment.removeprefix("during-")) if "during" in moment else ()
+        with running(cluster.environment, hub, store, "--die", moment, *halt) as doomed:
             doomed.ends(-signal.SIGKILL)
         done = {stage: finished(store, stage) for stage in ("scan", "encode")}
         report = run(cluster.environment, hub, store)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -44,11 +46,12 @@ def test_the_server_dies_and_comes_back(
 ) -> None:
     with (
         reader(store, seed_hub, cluster.environment) as reads,
-        running(cluster.environment, hub, store) as job,
+        running(cluster.environment, hub, store, "--halt-in", stage) as job,
     ):
-        job.wait_for_shards(stage, 3)
+        (worker,) = job.wait_for_halt(stage)
         done = finished(store, stage)
         server.kill()
+        os.kill(worker, signal.SIGCONT)
         try:
             with pytest.raises(subprocess.TimeoutExpired):
                 job.process.wait(OUTAGE_S)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from support.chaos_job import AFTER_SHARDS
 from support.chaos_runs import Environment, check_store, reader, running
 from support.two_nodes import TwoNodes, is_stopped
 from tstore.catalog import open_store
@@ -18,6 +19,7 @@ from tstore.catalog import open_store
 pytestmark = pytest.mark.chaos
 LEASE_S = 8.0
 SHORT = ("--lease-s", str(LEASE_S))
+GOING_ON = "going on with the work"
 
 
 @pytest.fixture
@@ -37,9 +39,9 @@ def test_the_second_waits_or_gives_up(
     environment = cluster.environment
     with (
         reader(store, seed_hub, environment) as reads,
-        running(environment, hub, store) as first,
+        running(environment, hub, store, "--halt-in", "scan") as first,
     ):
-        first.wait_for_shards("scan", 1)
+        (worker,) = first.wait_for_halt("scan")
         with (
             running(environment, hub, store) as patient,
             running(environment, hub, store, "--wait-s", "1") as hasty,
@@ -48,9 +50,11 @@ def test_the_second_waits_or_gives_up(
             assert first.process.poll() is None
             assert f"held by ingest of {hub} (process {first.pid} on " in refused
             assert sum(line.startswith("error:") for line in refused.splitlines()) == 1
+            holder = f"waiting for ingest of {hub} (process {first.pid}"
+            patient.wait_until(lambda: holder in patient.told, "the second to wait")
+            os.kill(worker, signal.SIGCONT)
             report = first.report()
             second = patient.report()
-            assert f"waiting for ingest of {hub} (process {first.pid}" in patient.told
     assert report["run"]
     assert second["run"] is None, "nothing is left to do"
     check_store(store, undisturbed)
@@ -68,19 +72,20 @@ def test_a_holder_that_died_on_another_machine(
     environment = cluster.environment
     with (
         reader(store, seed_hub, environment) as reads,
-        running(environment, hub, store, *SHORT, "--elsewhere") as first,
-        running(environment, hub, store, *SHORT) as second,
+        running(environment, hub, store, *SHORT, "--elsewhere", "--halt-in", "encode") as first,
     ):
-        holder = f"waiting for ingest of {hub} (process {first.pid} on "
-        second.wait_until(lambda: holder in second.told, "the second to wait")
-        first.wait_for_shards("encode", 1)
-        os.kill(first.pid, signal.SIGKILL)
-        died = time.monotonic()
-        second.wait_until(lambda: "going on with the work" in second.told, "the second to go on")
-        waited = time.monotonic() - died
-        report = second.report()
+        (worker,) = first.wait_for_halt("encode")  # so it holds the lease
+        with running(environment, hub, store, *SHORT) as second:
+            holder = f"waiting for ingest of {hub} (process {first.pid} on "
+            second.wait_until(lambda: holder in second.told, "the second to wait")
+            for process in (worker, first.pid):
+                os.kill(process, signal.SIGKILL)
+            died = time.monotonic()
+            second.wait_until(lambda: GOING_ON in second.told, "the second to go on")
+            waited = time.monotonic() - died
+            report = second.report()
     assert waited > LEASE_S / 2
-    assert report["stages"]["encode"]["resumed"] >= 1
+    assert report["stages"]["encode"]["resumed"] >= AFTER_SHARDS
     check_store(store, undisturbed)
     tell(f"went on {waited:.1f} s after the death, lease {LEASE_S:.0f} s; {reads}")
 
@@ -96,14 +101,15 @@ def test_a_holder_that_slept_beyond_its_lease_commits_nothing(
     undisturbed: dict[str, Any],
     tell: Callable[[str], None],
 ) -> None:
-    halt = () if moment == "encode" else ("--halt-before", moment)
+    halt = ("--halt-in" if moment == "encode" else "--halt-before", moment)
     with (
         reader(store, seed_hub, cluster.environment) as reads,
         running(cluster.environment, hub, store, *SHORT, *halt) as sleeper,
     ):
         if moment == "encode":
-            sleeper.wait_for_shards("encode", 3)
+            (worker,) = sleeper.wait_for_halt("encode")
             os.kill(sleeper.pid, signal.SIGSTOP)
+            os.kill(worker, signal.SIGCONT)
         sleeper.wait_until(lambda: is_stopped(sleeper.pid), "the first to halt")
         with running(elsewhere, hub, store, *SHORT) as second:
             report = second.report()

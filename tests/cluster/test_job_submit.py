@@ -1,4 +1,4 @@
-"""``ray job submit -- python jobs/ingest.py`` on a running cluster that wants a token."""
+"""Jobs on a running cluster that wants a token: by ``ray job submit``, or run beside it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ import pytest
 import tstore
 import tstore_codecs
 from support.hubs import file_hashes
+from support.inline import ingest_inline
+from support.jobs import EXAMPLES, INGEST, TIMEOUT_S, run_ingest
 from support.ray_head import ask_dashboard, ray_head
 from support.stores import restore_all
 from tstore.catalog import keys, open_store
+from tstore.restore.describe import list_repos
+from tstore.restore.files import restore_repo
 from tstore.restore.verify import verify
-
-ROOT = Path(__file__).parents[2]
-HUB = ROOT / "examples" / "hub"
-JOB = ROOT / "jobs" / "ingest.py"
-TIMEOUT_S = 200  # the first job may have to compile the kernels
 
 Environment = dict[str, str]
 
@@ -40,7 +39,7 @@ def cluster() -> Iterator[Environment]:
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The example hub without its broken repository."""
     hub = tmp_path_factory.mktemp("hub") / "hub"
-    return shutil.copytree(HUB, hub, ignore=shutil.ignore_patterns("broken"))
+    return shutil.copytree(EXAMPLES, hub, ignore=shutil.ignore_patterns("broken"))
 
 
 def ray_job(cluster: Environment, *args: str | Path) -> subprocess.CompletedProcess[str]:
@@ -70,7 +69,7 @@ def info(cluster: Environment, job: str) -> dict[str, Any]:
 
 
 def ingest(hub: Path, store: Path) -> tuple[str | Path, ...]:
-    return ("python", JOB, "--hub", hub, "--store", store, "--json")
+    return ("python", INGEST, "--hub", hub, "--store", store, "--json")
 
 
 def test_a_job_ends_with_its_json_and_tells_its_throughput(
@@ -105,7 +104,7 @@ def test_without_the_token_nothing_is_run(cluster: Environment, tmp_path: Path) 
     other = tmp_path / "token"
     other.write_text("0" * 64)
     store = tmp_path / "store"
-    done = submit({**cluster, "RAY_AUTH_TOKEN_PATH": str(other)}, *ingest(HUB, store))
+    done = submit({**cluster, "RAY_AUTH_TOKEN_PATH": str(other)}, *ingest(EXAMPLES, store))
     assert done.returncode == 1
     assert "token" in done.stderr.lower()
     assert not store.exists()
@@ -115,7 +114,7 @@ def test_a_stopped_job_leaves_a_sound_store_and_the_same_command_goes_on(
     cluster: Environment, tmp_path: Path
 ) -> None:
     store = tmp_path / "store"
-    submit(cluster, *ingest(HUB, store), options=("--submission-id", "stopped", "--no-wait"))
+    submit(cluster, *ingest(EXAMPLES, store), options=("--submission-id", "stopped", "--no-wait"))
     hold_once_scanned(store)
 
     assert ray_job(cluster, "stop", "stopped").returncode == 0
@@ -123,13 +122,13 @@ def test_a_stopped_job_leaves_a_sound_store_and_the_same_command_goes_on(
     assert info(cluster, "stopped")["status"] == "STOPPED"
     assert not open_store(str(store)).catalog().runs
     assert not verify(open_store(str(store)), read_data=True).problems
-    again = submit(cluster, *ingest(HUB, store))
+    again = submit(cluster, *ingest(EXAMPLES, store))
     assert "going on with the work of an interrupted job" in again.stdout
     # This hub has a broken file: it is in, and the program says so.
     assert again.returncode == 1
     assert "kept as opaque bytes" in again.stdout
     assert "exit code 1" in again.stdout + again.stderr
-    assert file_hashes(restore_all(store, tmp_path / "restored")) == file_hashes(HUB)
+    assert file_hashes(restore_all(store, tmp_path / "restored")) == file_hashes(EXAMPLES)
 
 
 def hold_once_scanned(store: Path) -> None:
@@ -160,3 +159,35 @@ def test_other_code_on_the_workers_is_told_in_one_line(
     assert "VersionSkewError" in line
     assert "install the same package on every node" in line
     assert not open_store(str(tmp_path / "store")).catalog().runs
+
+
+def test_a_second_run_takes_only_what_is_new(cluster: Environment, tmp_path: Path) -> None:
+    hub, store = tmp_path / "hub", tmp_path / "store"
+    shutil.copytree(EXAMPLES, hub, ignore=shutil.ignore_patterns("broken", "pygpt-renamed"))
+    ingest_inline(hub, store)
+    again, told = run_ingest(cluster, "--hub", hub, "--store", store, code=0)
+    assert again["run"] is None
+    assert again["stages"] == {}
+    assert "nothing new" in told
+
+    arrived = ("broken/pygpt-truncated", "zeta/pygpt-renamed")
+    for path in arrived:
+        shutil.copytree(EXAMPLES / path, hub / path)
+    more, told = run_ingest(cluster, "--hub", hub, "--store", store, code=1)
+    assert more["files"] == sum(len(file_hashes(EXAMPLES / path)) for path in arrived)
+    assert more["files_rejected"] == 1
+    assert "kept as opaque bytes" in told
+    assert set(arrived) < {repo.repo for repo in list_repos(open_store(str(store)))}
+    restore_repo(open_store(str(store)), "broken/pygpt-truncated", tmp_path / "broken")
+    assert file_hashes(tmp_path / "broken") == file_hashes(EXAMPLES / "broken/pygpt-truncated")
+    new = open_store(str(store)).catalog().runs[-1]
+    assert new.counts["tensors_unique"] < more["tensors"]
+
+
+def test_a_dry_run_predicts_and_writes_nothing(
+    cluster: Environment, hub: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    counts, _ = run_ingest(cluster, "--hub", hub, "--store", store, "--dry-run", code=0)
+    assert not store.exists()
+    assert 0 < counts["bytes_stored"] < counts["bytes_in"]

@@ -1,6 +1,7 @@
 """When a predictor is fitted again, and that nothing depends on what lies under models/."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -20,24 +21,40 @@ def write_model(hub, repo, tensors):
     (folder / "model.safetensors").write_bytes(safetensors_bytes(entries))
 
 
-@pytest.fixture
-def hub(tmp_path):
-    """A base and a fine-tune; a second fine-tune is `grow`n later."""
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    """A base and a fine-tune; not to be changed."""
+    hub = tmp_path_factory.mktemp("first") / "hub"
     rng = np.random.default_rng(0)
     base = {f"w{i}": bf16_weights(rng, 128, 96) for i in range(8)}
-    write_model(tmp_path / "hub", "lab/base", base)
-    write_model(tmp_path / "hub", "lab/one", {n: drifted(rng, w, 0.2) for n, w in base.items()})
-    return tmp_path / "hub"
+    write_model(hub, "lab/base", base)
+    write_model(hub, "lab/one", {n: drifted(rng, w, 0.2) for n, w in base.items()})
+    return hub
 
 
-def grow(hub):
-    """Another fine-tune of the first model, no nearer than the one that is there."""
+@pytest.fixture(scope="module")
+def ingested(hub):
+    """A store of the hub; not to be changed."""
+    ingest_inline(hub, hub.parent / "store")
+    return hub.parent / "store"
+
+
+@pytest.fixture
+def store(ingested, tmp_path):
+    """A store of the hub to be changed."""
+    return shutil.copytree(ingested, tmp_path / "store")
+
+
+@pytest.fixture
+def arrival(hub, tmp_path):
+    """A hub with another fine-tune of the first model, no nearer than the one that is there."""
     rng = np.random.default_rng(1)
     raw = (hub / "lab/base/model.safetensors").read_bytes()
     start = 8 + int.from_bytes(raw[:8], "little")
     weights = np.frombuffer(raw[start:], np.uint16).reshape(8, 128, 96)
     tuned = {f"w{i}": drifted(rng, w, 0.2) for i, w in enumerate(weights)}
-    write_model(hub, "lab/two", tuned)
+    write_model(tmp_path / "arrival", "lab/two", tuned)
+    return tmp_path / "arrival"
 
 
 def fitted(store):
@@ -48,12 +65,9 @@ def n_pairs(store):
     return committed_rows(store)["pairs"].num_rows
 
 
-def test_a_predictor_that_holds_is_kept(hub, tmp_path):
-    store = tmp_path / "store"
-    ingest_inline(hub, store)
+def test_a_predictor_that_holds_is_kept(store, arrival):
     before, pairs = fitted(store), n_pairs(store)
-    grow(hub)
-    ingest_inline(hub, store)
+    ingest_inline(arrival, store)
     assert fitted(store) == before
     assert n_pairs(store) == pairs
 
@@ -68,18 +82,15 @@ def test_a_store_of_one_model_learns_from_the_first_fine_tune(hub, tmp_path):
     assert sum(blob["base_id"] is not None for blob in blobs) == 8
 
 
-def test_a_predictor_that_the_stored_deltas_contradict_is_fitted_again(hub, tmp_path):
-    store = tmp_path / "store"
-    ingest_inline(hub, store)
+def test_a_predictor_that_the_stored_deltas_contradict_is_fitted_again(store, arrival):
     wrong = fitted(store)
     wrong["model"]["constant"] += 0.2
     wrong["reports"]["plane-groups"]["mae"] = 0.001
     (store / MODEL).write_text(json.dumps(wrong))
-    grow(hub)
-    ingest_inline(hub, store)  # still believes it: its own deltas come out much smaller
+    ingest_inline(arrival, store)  # still believes it: its own deltas come out much smaller
     pairs = n_pairs(store)
-    write_model(hub, "lab/three", {"w": bf16_weights(np.random.default_rng(5), 128, 96)})
-    ingest_inline(hub, store)
+    write_model(arrival, "lab/three", {"w": bf16_weights(np.random.default_rng(5), 128, 96)})
+    ingest_inline(arrival, store)
     assert n_pairs(store) > pairs
     assert abs(fitted(store)["model"]["constant"]) < 0.1
 
@@ -87,21 +98,15 @@ def test_a_predictor_that_the_stored_deltas_contradict_is_fitted_again(hub, tmp_
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "null", '{"name": "prior"}', '{"name": 3, "model": [], "reports": 0}']
 )
-def test_a_garbled_predictor_is_made_again_from_the_pairs(hub, tmp_path, text):
-    store = tmp_path / "store"
-    ingest_inline(hub, store)
+def test_a_garbled_predictor_is_made_again_from_the_pairs(store, arrival, text):
     before = fitted(store)
     (store / MODEL).write_text(text)
-    grow(hub)
-    ingest_inline(hub, store)
+    ingest_inline(arrival, store)
     assert fitted(store) == before
 
 
-def test_a_predictor_of_another_dtype_is_not_taken(hub, tmp_path):
-    store = tmp_path / "store"
-    ingest_inline(hub, store)
+def test_a_predictor_of_another_dtype_is_not_taken(store, arrival):
     before = fitted(store)
     (store / MODEL).write_text(json.dumps({**before, "dtype": "F32", "shares": [0.5, 0.5]}))
-    grow(hub)
-    ingest_inline(hub, store)
+    ingest_inline(arrival, store)
     assert fitted(store) == before

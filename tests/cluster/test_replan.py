@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from support.hubs import FAMILY_LAYERS as LAYERS
 from support.hubs import file_hashes, write_family
-from support.inline import ingest_inline, replan_inline
+from support.inline import ingest_inline, replan_inline, stop_at
 from support.stores import restore_all
-from tstore.catalog import RunMarker, lease, open_store
+from support.upkeep import rm, undelete
+from tstore.catalog import RunMarker, open_store
 from tstore.catalog.blobs import BlobLocation
-from tstore.catalog.removal import remove, take_back
 from tstore.cluster import replan as replan_module
 from tstore.restore.files import restore_repo
 from tstore.restore.lookup import blobs_for, files_of
@@ -22,13 +23,21 @@ from tstore.restore.verify import verify
 from tstore.settings import KIB, TaskSettings
 
 
-@pytest.fixture
-def grown(tmp_path: Path) -> tuple[Path, list[Path]]:
-    """A store into which a family came one by one, and the hubs that it came from."""
-    hubs, store = write_family(tmp_path / "hubs", 5), tmp_path / "store"
+@pytest.fixture(scope="module")
+def arrived(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]]:
+    """A store into which a family came one by one, and the hubs that it came from; as they are."""
+    root = tmp_path_factory.mktemp("arrived")
+    hubs, store = write_family(root / "hubs", 5), root / "store"
     for hub in hubs:
         ingest_inline(hub, store)
     return store, hubs
+
+
+@pytest.fixture
+def grown(arrived: tuple[Path, list[Path]], tmp_path: Path) -> tuple[Path, list[Path]]:
+    """A copy of the store to be changed, and the hubs."""
+    store, hubs = arrived
+    return shutil.copytree(store, tmp_path / "store"), hubs
 
 
 def stored_nbytes(store: Path) -> int:
@@ -112,14 +121,9 @@ def test_too_little_gain_is_not_worth_it(grown):
 def test_a_killed_replan_goes_on(grown, tmp_path):
     store, hubs = grown
     before = stored_nbytes(store)
-
-    def stop(stage: str, number: int) -> None:
-        if stage == "encode" and number == 1:
-            raise KeyboardInterrupt
-
     small = TaskSettings(encode_nbytes=100 * KIB)
     with pytest.raises(KeyboardInterrupt):
-        replan_inline(store, tasks=small, before_shard=stop)
+        replan_inline(store, tasks=small, before_shard=stop_at("encode", 1))
     assert stored_nbytes(store) == before
     check_restores(store, hubs, tmp_path / "between")
     report = replan_inline(store, tasks=small)
@@ -132,14 +136,9 @@ def test_a_killed_replan_goes_on(grown, tmp_path):
 def test_a_pack_that_was_lost_since_a_replan_was_killed_is_made_again(grown, tmp_path):
     store, hubs = grown
     before = set((store / "packs").rglob("*.safetensors"))
-
-    def stop(stage: str, number: int) -> None:
-        if stage == "encode" and number == 1:
-            raise KeyboardInterrupt
-
     small = TaskSettings(encode_nbytes=100 * KIB)
     with pytest.raises(KeyboardInterrupt):
-        replan_inline(store, tasks=small, before_shard=stop)
+        replan_inline(store, tasks=small, before_shard=stop_at("encode", 1))
     (pack,) = set((store / "packs").rglob("*.safetensors")) - before
     pack.unlink()
     assert replan_inline(store, tasks=small).counts["moves_made"] == LAYERS * 5
@@ -225,12 +224,9 @@ def pack_of(store: Path, repo: str) -> Path:
 def test_deltas_of_a_removed_repository_keep_their_bases(grown, tmp_path):
     """It may be taken back."""
     store, hubs = grown
-    objects = open_store(str(store)).objects
-    with lease.hold(objects, "test", wait_s=0.0, on_wait=lambda line: None) as held:
-        remove(open_store(str(store)), held, "lab/m1", None)
+    rm(store, "lab/m1")
     replan_inline(store)
-    with lease.hold(objects, "test", wait_s=0.0, on_wait=lambda line: None) as held:
-        take_back(open_store(str(store)), held, "lab/m1", None)
+    undelete(store, "lab/m1")
     check_restores(store, hubs, tmp_path / "out")
 
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import count, takewhile
 from pathlib import Path
 from typing import IO, Any
 
 from support import chaos_job, chaos_reader
-from support.hubs import file_hashes
+from support.chaos_job import AFTER_SHARDS
 from support.inline import ingest_inline
-from support.two_nodes import TIMEOUT_S, wait_until
+from support.two_nodes import TIMEOUT_S, is_stopped, wait_until
 from tstore.catalog import keys, open_store
 from tstore.catalog.schema import TABLES
 from tstore.objects import open_objects
@@ -37,13 +39,20 @@ class RunningJob:
         Where it writes to.
     out, err : file
         Its stdout and stderr.
+    shards : Path
+        Where shards are told of, see `chaos_job.place_in`.
     """
 
     def __init__(
-        self, process: subprocess.Popen[bytes], store: str, out: IO[bytes], err: IO[bytes]
+        self,
+        process: subprocess.Popen[bytes],
+        store: str,
+        out: IO[bytes],
+        err: IO[bytes],
+        shards: Path,
     ) -> None:
         self.process = process
-        self._store, self._out, self._err = store, out, err
+        self._store, self._out, self._err, self._shards = store, out, err, shards
         self._started = time.monotonic()
 
     @property
@@ -55,9 +64,17 @@ class RunningJob:
         """What it wrote to stderr so far; lines are not cut."""
         return _content(self._err)
 
-    def wait_for_shards(self, stage: str, count: int) -> None:
-        """Until that many shards of a stage are finished."""
-        self.wait_until(lambda: finished(self._store, stage) >= count, f"{count} of {stage}")
+    def halted_workers(self) -> list[int]:
+        """Workers that halted themselves, the first one first."""
+        told = (self._shards / str(AFTER_SHARDS + n) for n in count())
+        workers = [int(file.read_text() or 0) for file in takewhile(Path.exists, told)]
+        return [worker for worker in workers if is_stopped(worker)]
+
+    def wait_for_halt(self, stage: str, workers: int = 1) -> list[int]:
+        """Until that many workers halted in a stage, and the shards before theirs are finished."""
+        self.wait_until(lambda: len(self.halted_workers()) >= workers, f"halts in {stage}")
+        self.wait_until(lambda: finished(self._store, stage) >= AFTER_SHARDS, f"shards of {stage}")
+        return self.halted_workers()
 
     def wait_until(self, holds: Callable[[], bool], what: str) -> None:
         """Until it holds, while the job is at work."""
@@ -91,20 +108,27 @@ def _content(file: IO[bytes]) -> str:
 def running(
     environment: Environment, hub: str | Path, store: str, *options: str
 ) -> Iterator[RunningJob]:
-    """A job that takes `hub` into `store`; it is killed at the end of the block.
+    """A job that takes `hub` into `store`; it and its halted workers are killed at the end.
 
     Options are those of `chaos_job`.
     """
-    command = [sys.executable, chaos_job.__file__, str(hub), store, *options]
+    command = [sys.executable, chaos_job.__file__, str(hub), store, *options, "--shards-told-in"]
     with (
+        tempfile.TemporaryDirectory() as shards,
         tempfile.TemporaryFile() as out,
         tempfile.TemporaryFile() as err,
-        subprocess.Popen(command, env=with_path(environment), stdout=out, stderr=err) as process,
+        subprocess.Popen(
+            [*command, shards], env=with_path(environment), stdout=out, stderr=err
+        ) as process,
     ):
+        job = RunningJob(process, store, out, err, Path(shards))
         try:
-            yield RunningJob(process, store, out, err)
+            yield job
         finally:
             process.kill()
+            for worker in job.halted_workers():
+                with suppress(ProcessLookupError):  # Ray ends those of a dead job
+                    os.kill(worker, signal.SIGKILL)
 
 
 def run(environment: Environment, hub: str | Path, store: str, *options: str) -> dict[str, Any]:
@@ -179,11 +203,3 @@ def check_store(store: str, expected: dict[str, Any]) -> None:
         assert found["tables"][name] == rows, name
     assert found == expected
     assert finished(store, "") == 0
-
-
-def upload(folder: Path, uri: str) -> str:
-    """Put the files of a folder below a location."""
-    objects = open_objects(uri)
-    for path in file_hashes(folder):
-        objects.put(path, [(folder / path).read_bytes()])
-    return uri

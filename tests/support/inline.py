@@ -24,6 +24,16 @@ from tstore.restore.verify import VerifyReport
 BeforeShard = Callable[[str, int], None]
 
 
+def stop_at(stage: str, number: int) -> BeforeShard:
+    """The process ends right before a shard."""
+
+    def stop(name: str, shard: int) -> None:
+        if (name, shard) == (stage, number):
+            raise KeyboardInterrupt
+
+    return stop
+
+
 def run_stage_inline(
     stage: Stage,
     shards: Iterable[Any],
@@ -94,5 +104,6 @@ def _without_ray(job: str, **how: Any) -> Iterator[Console]:
     with (
         mock.patch("tstore.cluster.job.fan_out", fan_out),
         mock.patch(f"tstore.cluster.{job}.ray_session", nullcontext),
+        mock.patch("os.fsync"),  # no test cuts the power, and an ingest syncs 170 times
     ):
         yield Console(file=io.StringIO())

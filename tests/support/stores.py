@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from support.hubs import file_hashes
 from tstore.catalog import Catalog, keys, open_store
 from tstore.catalog.catalog import commit, write_tables
 from tstore.catalog.schema import TABLES
@@ -67,3 +68,11 @@ def pack_file(store: Path) -> Path:
     """The only pack of a store."""
     (pack,) = (store / "packs").rglob("*.safetensors")
     return pack
+
+
+def upload(folder: Path, uri: str) -> str:
+    """Put the files of a folder below a location."""
+    objects = open_objects(uri)
+    for path in file_hashes(folder):
+        objects.put(path, [(folder / path).read_bytes()])
+    return uri

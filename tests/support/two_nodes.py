@@ -69,13 +69,9 @@ class Node:
         assert self._leader.poll() is None, f"expected a Ray node to start, found:\n{told}"
         return "Ray runtime started" in told
 
-    def processes(self) -> dict[int, str]:
-        """Titles of its processes by id, children after their parents."""
+    def processes(self) -> list[int]:
+        """Its processes, children after their parents."""
         return _family(self._leader.pid)
-
-    def busy(self, stage: str) -> list[int]:
-        """Workers that are at a shard of this stage: Ray makes it their title."""
-        return [pid for pid, title in self.processes().items() if _is_at(title, stage)]
 
     def kill(self) -> None:
         """End every process at once, as a power cut would."""
@@ -113,22 +109,10 @@ class TwoNodes:
         self.nodes.remove(node)
         node.kill()
 
-    def freeze_busy(self, stage: str) -> tuple[Node, int]:
-        """Halt a worker in the middle of a shard of this stage; its node, and its process id."""
-        caught: list[tuple[Node, int]] = []
-
-        def catch() -> bool:
-            for node in self.nodes:
-                for pid in node.busy(stage):
-                    os.kill(pid, signal.SIGSTOP)
-                    if _is_at(_title(pid), stage):
-                        caught.append((node, pid))
-                        return True
-                    os.kill(pid, signal.SIGCONT)
-            return False
-
-        wait_until(catch, f"a worker at stage {stage}")
-        return caught[0]
+    def node_of(self, worker: int) -> Node:
+        """Where this process runs."""
+        (node,) = (node for node in self.nodes if worker in node.processes())
+        return node
 
 
 @contextmanager
@@ -155,23 +139,19 @@ def is_stopped(pid: int) -> bool:
     return _status(pid)[0] == "T"
 
 
-def _is_at(title: str, stage: str) -> bool:
-    return title.startswith(f"ray::{stage}:")
-
-
-def _family(pid: int) -> dict[int, str]:
-    """Titles of a process and all its descendants, unless they are gone or dead."""
+def _family(pid: int) -> list[int]:
+    """A process and all its descendants, unless they are gone or dead."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             children.setdefault(int(_status(int(entry.name))[1]), []).append(int(entry.name))
-    found: dict[int, str] = {}
+    found = list[int]()
     waiting = [pid]
     while waiting:
         member = waiting.pop()
         waiting += children.get(member, [])
         if _status(member)[0] not in "ZX":
-            found[member] = _title(member)
+            found.append(member)
     return found
 
 
@@ -182,10 +162,3 @@ def _status(pid: int) -> tuple[str, str]:
     except (FileNotFoundError, ProcessLookupError):
         return "X", "0"
     return fields[0], fields[1]
-
-
-def _title(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
