@@ -1,5 +1,7 @@
 """The made-up catalog: whole, consistent, the same each time."""
 
+import pytest
+
 from benchmarks import simulate_catalog
 from support.views import rows, rows_of
 from tstore.catalog import open_store
@@ -10,8 +12,12 @@ def made(folder):
     return folder
 
 
-def test_the_views_add_up(tmp_path):
-    store = made(tmp_path / "s")
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return made(tmp_path_factory.mktemp("made") / "s")
+
+
+def test_the_views_add_up(store):
     found = rows_of(store, ["now_total", "savings_total", "savings_by_run", "families", "rejected"])
     (now,), (booked,) = found["now_total"], found["savings_total"]
     assert now["n_repositories"] == 60
@@ -26,13 +32,13 @@ def test_the_views_add_up(tmp_path):
     assert now["bytes_unreferenced"] == 0
 
 
-def test_it_is_the_same_each_time(tmp_path):
-    first, second = (open_store(str(made(tmp_path / name))).catalog() for name in ("a", "b"))
+def test_it_is_the_same_each_time(store, tmp_path):
+    first, second = (open_store(str(each)).catalog() for each in (store, made(tmp_path / "again")))
     assert [run.tables for run in first.runs] == [run.tables for run in second.runs]
 
 
-def test_layers_are_known(tmp_path):
-    layers = {row["layer"] for row in rows(made(tmp_path / "s"), "now_by_layer")}
+def test_layers_are_known(store):
+    layers = {row["layer"] for row in rows(store, "now_by_layer")}
     assert layers == {
         "embedding", "head", "norm", "mlp", "opaque",
         "attention q", "attention k", "attention v", "attention o",

@@ -21,8 +21,9 @@ _HEALTH = {
     "RAY_health_check_period_ms": "300",
     "RAY_health_check_timeout_ms": "1000",
     "RAY_health_check_failure_threshold": "3",
+    "RAY_grpc_keepalive_timeout_ms": "600000",
 }
-"""A lost node is noticed in seconds, not in a minute."""
+"""A lost node is noticed in seconds, not in a minute; a driver that halts is waited for."""
 TIMEOUT_S = 200.0
 _POLL_S = 0.1
 
