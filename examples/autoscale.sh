@@ -35,7 +35,7 @@ python - >&2 << 'END'
 import ray
 ray.init(logging_level="ERROR")
 for node in ray.nodes():
-    resources = node["Resources"]
-    print(f"node {node['NodeID'][-5:]}: {resources.get('CPU', 0):.0f} cores")
+    if node["Alive"]:  # Ray names those that went, too
+        print(f"node {node['NodeID'][-5:]}: {node['Resources'].get('CPU', 0):.0f} cores")
 END
 exit $code
