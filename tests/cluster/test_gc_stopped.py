@@ -111,7 +111,7 @@ def test_a_copy_that_was_lost_since_gc_was_stopped_is_made_again(store, small_hu
 
 
 def test_a_gc_that_wakes_up_late_deletes_nothing_that_came_since(store, small_hub, tmp_path):
-    """It halts between its commit and its deletions; the same small_hub is ingested meanwhile."""
+    """It halts between its commit and its deletions; the same hub is ingested meanwhile."""
     rm(store, "other/unrelated")
     delete = LocalObjects.delete
     late: list[str] = []

@@ -200,9 +200,9 @@ def _measure(
             wanted = job.options.plan.pairs_per_model
             chosen += choose_pairs(groups, job.store.sketch, distances, wanted)
     uri = job.store.objects.uri
-    needed = {tensor_id for pair in chosen for tensor_id in (pair.target_id, pair.base_id)}
-    places: dict[str, Readable] = {**find_stored(job.connection, uri, needed)}
-    places.update(locate(needed - places.keys()))
+    names = {name for pair in chosen for name in (pair.target_id, pair.base_id)}
+    bases = find_stored(job.connection, uri, (pair.base_id for pair in chosen))
+    places: dict[str, Readable] = {**bases, **locate(names - bases.keys())}
     shards = plan_measurements(chosen, places, job.options.plan, job.options.tasks)
     nbytes = sum(shard.nbytes for shard in shards)
     stage = Stage("measure", measure_shard, rows_of_lost)
